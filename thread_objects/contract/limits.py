@@ -1,0 +1,86 @@
+"""Every bound, as a named constant with its unit last. Values are the domain contract's unless said otherwise."""
+
+# --- persisted JSON -------------------------------------------------------------------------------------
+JSON_DEPTH_MAX = 64
+JSON_COLLECTION_MAX = 4_096
+JSON_NODES_MAX = 65_536
+JSON_BYTES_MAX = 1_048_576
+
+TEXT_CHARS_MAX = 65_536
+NAME_CHARS_MAX = 256
+ID_CHARS_MAX = 256
+REASON_CHARS_MAX = 65_536
+DIAGNOSTIC_TAG_CHARS_MAX = 256
+DIAGNOSTIC_MESSAGE_CHARS_MAX = 16_384
+INDETERMINATE_REASON_CHARS_MAX = 4_096
+
+# --- log ------------------------------------------------------------------------------------------------
+BATCH_RECORDS_MAX = 256
+READ_PAGE_RECORDS_MAX = 1_024
+EXPORT_RECORDS_MAX = 131_072
+RECORD_BYTES_MAX = 4 * 1_048_576
+TURN_BYTES_MAX = 4 * 1_048_576
+
+# --- admission ------------------------------------------------------------------------------------------
+STORED_VALUE_BYTES_MAX = 2_000_000
+QUEUE_DEPTH_DEFAULT = 256
+QUEUE_DEPTH_MAX = 100_000
+DATABASE_BYTES_DEFAULT = 9_000_000_000
+DATABASE_BYTES_MAX = 10_000_000_000
+
+# --- wire (the port's own: Temporal refuses payloads past 2 MiB and warns past 512 KiB) --------------------
+SIGNAL_BYTES_MAX = 65_536
+UPDATE_BYTES_MAX = 1_048_576
+INBOX_BYTES_MAX = 1_572_864
+BATCH_MUTATIONS_MAX = 64
+BATCH_BYTES_MAX = 1_310_720
+
+# --- ownership --------------------------------------------------------------------------------------------
+LEASE_MS = 30_000
+LEASE_RENEWAL_MS = 10_000
+ABORT_POLL_MS = 500
+SETTLEMENT_POLL_MS = 500
+APPEND_TAIL_RETRIES_MAX = 8
+ENDED_ATTEMPTS_MAX = 16
+
+# --- maintenance --------------------------------------------------------------------------------------------
+ALARM_BACKOFF_BASE_MS = 100
+ALARM_BACKOFF_CAP_MS = 5_000
+QUEUE_RETRY_MIN_MS = 1_000
+QUEUE_RETRY_CAP_MS = 60_000
+QUEUE_PARKED_RETRY_MS = 3_600_000
+QUEUE_CHARGES_MAX = 8
+RETRY_STALLS_MAX = 30
+LANE_ID_CHARS_MAX = 256
+PROGRESS_KEY_CHARS_MAX = 512
+LANE_ALLOWANCE_MS_MAX = 300_000
+PASS_YIELD_AFTER_MS = 600_000
+PASS_DEADLINE_MS = 840_000
+RECOVERY_TIMEOUT_MS = 30_000
+RECOVERY_OWNERS_MAX = 32
+RECOVERY_CURSOR_CHARS_MAX = 8_192
+NATIVE_SLOTS_SHARED = 2
+NATIVE_SLOTS_SINGLE = 1
+
+# --- faults ---------------------------------------------------------------------------------------------------
+FAULT_RETRY_BASE_MS = 5_000
+FAULT_RETRY_CAP_MS = 60_000
+FAULT_ATTEMPTS_MAX = 2_147_483_647
+
+# --- report (the port's own) ----------------------------------------------------------------------------------
+REFUSALS_MAX = 64
+PASSES_MAX = 16
+FAULTS_MAX = 64
+REPORT_ROWS_MAX = 256
+
+# --- run policy defaults (the port's own) -----------------------------------------------------------------------
+RUN_TURNS_MAX = 100
+RUN_TOOL_CALLS_MAX = 4_096
+RUN_DURATION_MS = 3_600_000
+MODEL_RETRIES_MAX = 3
+TOOL_RESULT_BYTES_MAX = 262_144
+
+# --- continue-as-new (the port's own, far below the server's suggestion) -----------------------------------------
+CONTINUE_EVENTS_MAX = 1_000
+CONTINUE_UPDATES_MAX = 1_000
+CONTINUE_BYTES_MAX = 1_048_576

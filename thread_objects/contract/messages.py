@@ -1,0 +1,216 @@
+"""What clients send (mutations) and what they get back (receipts, settlements, status)."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue
+
+from thread_objects.contract import limits
+from thread_objects.contract.states import Decision, Outcome, ResolutionKind, SubmissionState
+from thread_objects.contract.wire import Wire
+
+Id = Annotated[str, Field(min_length=1, max_length=limits.ID_CHARS_MAX)]
+Name = Annotated[str, Field(min_length=1, max_length=limits.NAME_CHARS_MAX)]
+Reason = Annotated[str, Field(max_length=limits.REASON_CHARS_MAX)]
+
+
+class Submit(Wire):
+    """Admit one input to a Thread.
+
+    `input` is any JSON value within the persisted-JSON bounds; a plain string is a user prompt.
+    (thread_id, principal, key) is the idempotency key: repeating it with the same input returns the first
+    Receipt, with another input refuses with `AdmissionConflict`.
+    """
+
+    kind: Literal["submit"] = "submit"
+    thread_id: Id
+    agent_id: Name
+    principal: Id
+    key: Id
+    input: JsonValue
+
+
+class Abort(Wire):
+    """Ask for a Submission to be aborted. The first intent wins; repeating is safe."""
+
+    kind: Literal["abort"] = "abort"
+    thread_id: Id
+    submission_id: Id
+    author: Name
+    reason: Reason
+
+
+class ResolveApproval(Wire):
+    """Answer an approval request. The same answer may be repeated; another one conflicts."""
+
+    kind: Literal["resolve_approval"] = "resolve_approval"
+    thread_id: Id
+    submission_id: Id
+    tool_call_id: Id
+    decision: Decision
+    resolver: Name
+    reason: Reason = ""
+
+
+class ResolveUnknown(Wire):
+    """Close, or permit a retry of, a call whose outcome is unknown.
+
+    `result` and `is_failure` belong to `completed-with-result` only.
+    """
+
+    kind: Literal["resolve_unknown"] = "resolve_unknown"
+    thread_id: Id
+    submission_id: Id
+    tool_call_id: Id
+    resolution: ResolutionKind
+    result: JsonValue = None
+    is_failure: bool = False
+    author: Name
+    reason: Reason = ""
+
+
+class Wake(Wire):
+    """A hint. Grants nothing and proves nothing; `mark` is set by the mark sweep only."""
+
+    kind: Literal["wake"] = "wake"
+    mark: int | None = None
+    registry_key: str | None = None
+    deployment: int | None = None
+
+
+Mutation = Annotated[Submit | Abort | ResolveApproval | ResolveUnknown, Field(discriminator="kind")]
+"""What the pump hands to storage. (`Wake` never reaches storage.)"""
+
+
+class PendingReceipt(Wire):
+    """What the sender of a signal holds: derived identities, no queue sequence yet."""
+
+    thread_id: str
+    principal: str
+    key: str
+    submission_id: str
+    receipt_id: str
+    run_id: str
+
+
+class Receipt(PendingReceipt):
+    """Durable identity of an accepted Submission. An identifier, never a capability."""
+
+    queue_sequence: int
+    input_digest: str
+    admitted_at: int
+    replayed: bool = False
+
+
+class Diagnostic(Wire):
+    """All that a failed Settlement says: no stack, no cause, no provider payload."""
+
+    error_tag: Annotated[str, Field(min_length=1, max_length=limits.DIAGNOSTIC_TAG_CHARS_MAX)]
+    message: Annotated[str, Field(max_length=limits.DIAGNOSTIC_MESSAGE_CHARS_MAX)]
+
+
+class UsageSummary(Wire):
+    """Sums over all Attempts of a Run; None where the provider did not tell."""
+
+    turns: int = 0
+    tool_calls: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class Settlement(Wire):
+    """The single terminal outcome of a Submission, as read from its canonical record."""
+
+    submission_id: str
+    settlement_id: str
+    receipt_id: str
+    thread_id: str
+    outcome: Outcome
+    run_id: str | None = None
+    result: JsonValue = None
+    diagnostic: Diagnostic | None = None
+    finish_reason: str | None = None
+    exhausted: str | None = None
+    policy_limit: str | None = None
+    usage: UsageSummary | None = None
+    settled_at: int
+
+
+class AbortAnswer(Wire):
+    """The abort intent in force (the first one, whoever asked again)."""
+
+    submission_id: str
+    author: str
+    reason: str
+    requested_at: int
+    settled: bool = False
+    replayed: bool = False
+
+
+class ApprovalAnswer(Wire):
+    """The recorded decision."""
+
+    submission_id: str
+    tool_call_id: str
+    decision: Decision
+    resolver: str
+    reason: str
+    decided_at: int
+    state: SubmissionState
+    replayed: bool = False
+
+
+class UnknownAnswer(Wire):
+    """The recorded resolution."""
+
+    submission_id: str
+    tool_call_id: str
+    resolution: ResolutionKind
+    author: str
+    reason: str
+    resolved_at: int
+    state: SubmissionState
+    replayed: bool = False
+
+
+class Pending(Wire):
+    """A call that waits for somebody."""
+
+    submission_id: str
+    tool_call_id: str
+    tool_name: str
+    turn: int
+    since: int
+    arguments: JsonValue = None
+
+
+class SubmissionStatus(Wire):
+    """Where a Submission stands, from the database. Cheap; safe to ask as often as one likes."""
+
+    submission_id: str
+    receipt_id: str
+    thread_id: str
+    principal: str
+    key: str
+    agent_id: str
+    queue_sequence: int
+    state: SubmissionState
+    owned: bool
+    epoch: int
+    admitted_at: int
+    abort_requested: bool
+    approvals: tuple[Pending, ...] = ()
+    unknown_calls: tuple[Pending, ...] = ()
+    settlement: Settlement | None = None
+
+
+class LogRecord(Wire):
+    """One committed record of a Thread's log. `offset` is opaque: hand it back to resume after this record."""
+
+    thread_id: str
+    sequence: int
+    record_id: str
+    batch_id: str
+    kind: str
+    created_at: int
+    payload: dict[str, Any]
+    offset: str

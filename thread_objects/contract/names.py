@@ -1,0 +1,29 @@
+"""Temporal names: explicit, stable strings. Moving a module must never rename a running thread's type."""
+
+WORKFLOW_TYPE = "ThreadObject"
+DEFAULT_TASK_QUEUE = "thread-objects"
+
+# Every mutation exists as a signal and as an update of the same name.
+SUBMIT = "submit"
+ABORT = "abort"
+RESOLVE_APPROVAL = "resolve_approval"
+RESOLVE_UNKNOWN = "resolve_unknown"
+WAKE = "wake"
+MUTATIONS = (SUBMIT, ABORT, RESOLVE_APPROVAL, RESOLVE_UNKNOWN, WAKE)
+
+QUERY_REPORT = "report"
+QUERY_STATUS = "status"
+QUERY_ALARM = "alarm"
+QUERY_LANES = "lanes"
+QUERY_GENERATION = "generation"
+QUERY_PASSES = "passes"
+
+ACTIVITY_APPLY = "apply_mutations"
+ACTIVITY_SURVEY = "survey"
+ACTIVITY_CLEAR_MARK = "clear_mark"
+ACTIVITY_RECOVER = "recover"
+ACTIVITY_ATTEMPT = "attempt"
+
+# A stateless workflow of one local activity, for clients that have no database of their own.
+READ_WORKFLOW_TYPE = "ThreadRead"
+ACTIVITY_READ = "read"

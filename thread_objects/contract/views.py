@@ -1,0 +1,101 @@
+"""Control views: what the workflow knows of the ledger. Ids, states and counts; never a payload.
+
+A view is bounded whatever the queue's length, since it becomes part of the workflow's history.
+"""
+
+from thread_objects.contract.states import Disposition, Outcome, SubmissionState
+from thread_objects.contract.wire import Wire
+
+
+class RowView(Wire):
+    """One nonterminal row, control data only."""
+
+    submission_id: str
+    queue_sequence: int
+    state: SubmissionState
+    agent_id: str = ""
+    abort_requested: bool = False
+
+
+class ThreadView(Wire):
+    """One Thread's nonterminal rows, folded.
+
+    `head` is the lowest unsettled row after skipping `unknown` rows without an abort intent; `unknown` counts the
+    skipped ones anywhere in the lane (they are parked once recovered). The rows after the head fall into `quiet`
+    followers (`ready`, `joined`, `suspended`, all without an abort intent: nothing to do until the head moves) and
+    `busy` followers (everything else: somebody has to act).
+    """
+
+    thread_id: str
+    nonterminal: int
+    head: RowView | None = None
+    unknown: int = 0
+    quiet: int = 0
+    busy: int = 0
+    fault_retry_at: int | None = None
+
+
+class Survey(Wire):
+    """All Threads of an object that have nonterminal rows, in thread-id order (code points)."""
+
+    threads: tuple[ThreadView, ...] = ()
+    truncated: bool = False
+
+
+class Registry(Wire):
+    """The registry key of the worker that answered, with its deployment order (an integer allocated in SQL)."""
+
+    key: str = ""
+    deployment: int = 0
+
+
+class Fault(Wire):
+    """A retained recovery failure of one Thread: class names and static operation names only."""
+
+    thread_id: str
+    phase: str
+    reason: str
+    error_tag: str
+    operation: str
+    causes: tuple[str, ...] = ()
+    first_failed_at: int
+    last_failed_at: int
+    retry_at: int
+    attempts: int
+
+
+class Decided(Wire):
+    """One recovery decision as it was executed."""
+
+    submission_id: str
+    decision: str
+    disposition: Disposition
+
+
+class Recovered(Wire):
+    """What recovering one Thread found and did."""
+
+    thread_id: str
+    recovered: int = 0
+    repaired: bool = False
+    decisions: tuple[Decided, ...] = ()
+    """At most the first 32; the counters cover all."""
+    fault: Fault | None = None
+    retry_at: int | None = None
+    cursor: str | None = None
+
+
+class SettledView(Wire):
+    """A Submission that this Attempt settled."""
+
+    submission_id: str
+    outcome: Outcome
+
+
+class BindingWait(Wire):
+    """A head whose agent has no current binding; kept until the registry changes."""
+
+    thread_id: str
+    submission_id: str
+    reported_at: int
+    agent_id: str = ""

@@ -1,0 +1,279 @@
+"""What activities and the client ask of a database: Protocols of whole transactions.
+
+Every method is synchronous, is exactly one transaction, may be repeated, and raises `ThreadError`s only
+(`StoreUnavailable` when the database is away or locked past its bounded wait). `now` is epoch milliseconds.
+Fences (token, epoch) are compared inside the `UPDATE`. Nothing here knows Temporal.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from thread_objects.contract.activities import (
+    ApplyAnswer,
+    ApplyRequest,
+    ReadAnswer,
+    ReadRequest,
+)
+from thread_objects.contract.messages import LogRecord, Settlement, SubmissionStatus
+from thread_objects.contract.records import Batch, SubmissionSettled
+from thread_objects.contract.states import SubmissionState
+from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
+from thread_objects.core.recovery import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of a Thread's log. An empty log has sequence 0 and the fixed empty-tail digest."""
+
+    sequence: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbortIntent:
+    """The first abort request of a Submission."""
+
+    author: str
+    reason: str
+    requested_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One ownership period of one Submission. `token` is never stored elsewhere, logged or reported."""
+
+    thread_id: str
+    object_id: str
+    submission_id: str
+    receipt_id: str
+    agent_id: str
+    principal: str
+    key: str
+    queue_sequence: int
+    state: SubmissionState
+    input: JsonValue
+    input_applied: bool
+    attempt_id: str
+    token: str
+    epoch: int
+    superseded_epoch: int | None
+    lease_until: int
+    admitted_at: int
+    tail: Tail
+    abort: AbortIntent | None = None
+
+    def at(self, tail: Tail, state: SubmissionState | None = None) -> "Claim":
+        """The same claim after an append of its own."""
+        return replace(self, tail=tail, state=state or self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """Who claims. `ended_attempts`: a live lease of one of these attempt ids may be superseded at once."""
+
+    thread_id: str
+    producer_id: str
+    attempt_id: str
+    ended_attempts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryFailure:
+    """What a fault record says of a failure: class names and static names only (recovery.md §6)."""
+
+    phase: str
+    reason: str
+    error_tag: str
+    operation: str
+    causes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OldMark:
+    """An object whose last batch may have outlived its workflow task."""
+
+    object_id: str
+    mark: int
+    marked_at: int
+    worker: str
+
+
+class Store(Protocol):
+    """The ledger and the log of all Thread Objects, as activities use them."""
+
+    # --- the object ------------------------------------------------------------------------------------------
+    def apply(self, request: ApplyRequest, *, worker: str, registry: Registry, now: int) -> ApplyAnswer:
+        """Apply a batch in order: admissions, abort intents, approval decisions, unknown resolutions.
+
+        One item refused is answered with its `Refusal`; the others are applied. An admission materialises the
+        Thread if need be, appends its created record and leaves the row `ready`. An abort of a `ready`, never
+        claimed row publishes the aborted settlement here (QueuedAbort). Leaves `request.mark` on the object.
+        """
+
+    def survey(self, object_id: str) -> Survey:
+        """The folded control view of all nonterminal rows of an object."""
+
+    def view(self, thread_id: str) -> ThreadView:
+        """The folded control view of one Thread."""
+
+    def clear_mark(self, object_id: str, through: int) -> None:
+        """Remove the object's mark if it is not newer than `through`."""
+
+    # --- claims ----------------------------------------------------------------------------------------------
+    def begin(
+        self, request: ClaimRequest, *, run_duration_ms: Callable[[str], int], deployment_id: str, now: int
+    ) -> Claim | None:
+        """Claim the head and, for a `ready` row whose input is not canonical, append its input, one transaction.
+
+        The input batch holds `UserInputRecorded` and `RunStarted` (deadline = now + run_duration_ms(agent_id));
+        the row becomes `input-applied`. `run_duration_ms` may raise `BindingUnavailable`: nothing is claimed then.
+        An `unknown` row with an abort intent is granted and stays `unknown`. None when nothing is claimable.
+        """
+
+    def claim(self, request: ClaimRequest, *, now: int) -> Claim | None:
+        """Claim the head and change nothing else. Epoch + 1, fresh token, lease = now + 30 000 ms."""
+
+    def claim_submission(self, request: ClaimRequest, submission_id: str, *, now: int) -> Claim | None:
+        """As `claim`, but None unless the head is this Submission (recovery works on a named row)."""
+
+    def renew(self, claim: Claim, *, now: int) -> Claim:
+        """Extend the lease, never shorten it. `OwnershipLost` when superseded or released."""
+
+    def release(self, claim: Claim, *, mark_through: int = 0, now: int) -> ThreadView:
+        """End ownership; the head is claimable at once. Clears the mark up to `mark_through`."""
+
+    # --- appends under a claim ---------------------------------------------------------------------------------
+    def append(self, claim: Claim, batch: Batch, *, now: int) -> Tail:
+        """Append under the claim's epoch at the actual tail. A batch already committed answers as the first time.
+
+        Raises `OwnershipLost`, `FenceRejected`, or `AppendConflict` (`batch-digest`, `record-identity`).
+        """
+
+    def apply_input(self, claim: Claim, batch: Batch, *, now: int) -> Claim:
+        """Append the input batch and set the input marker; the row becomes `input-applied`."""
+
+    def mark_input_applied(self, claim: Claim, *, now: int) -> Claim:
+        """Set the marker of an input that is canonical already. Repeating is a no-op."""
+
+    def finish(
+        self, claim: Claim, batches: Sequence[Batch], settled: SubmissionSettled, *, mark_through: int = 0, now: int
+    ) -> tuple[Settlement, ThreadView]:
+        """Append `batches`, publish the settlement (authority Owned) and finalize the row: one transaction.
+
+        A replay answers the first winner. Another outcome raises `SettlementConflict`.
+        """
+
+    def suspend(
+        self, claim: Claim, batch: Batch | None, tool_call_ids: Sequence[str], *, mark_through: int = 0, now: int
+    ) -> tuple[bool, ThreadView, Tail]:
+        """Append the request and suspend ApprovalPending. First value False: already decided, nothing suspended."""
+
+    def mark_unknown(
+        self, claim: Claim, batches: Sequence[Batch], calls: Mapping[str, str], *, mark_through: int = 0, now: int
+    ) -> ThreadView:
+        """Append the unknown records, mark the row `unknown` with these open calls (call id -> tool name), release."""
+
+    # --- recovery ----------------------------------------------------------------------------------------------
+    def recovery_page(self, thread_id: str, *, after: int, limit: int) -> list[Snapshot]:
+        """Snapshots of nonterminal rows past queue sequence `after`, without `fresh` rows.
+
+        Fresh = `ready`, never claimed, no abort intent: recovery has nothing to say about them. Rows of `settled`
+        Submissions never appear. A row with a live ownership appears (liveness is the claim's business).
+        """
+
+    def snapshot(self, submission_id: str) -> Snapshot | None:
+        """One row's recovery snapshot, strongly consistent."""
+
+    def run_records(self, submission_id: str) -> list[LogRecord]:
+        """The canonical records of a Submission and its Run, in order (the evidence of recovery)."""
+
+    def materialize_and_ready(self, submission_id: str, *, deployment_id: str, now: int) -> None:
+        """Materialise the Thread at least at epoch 0, ensure its created record, mark the row ready."""
+
+    def publish_queued_abort(self, submission_id: str, *, now: int) -> Settlement | None:
+        """Settle aborted under authority QueuedAbort. None when the row is not `ready`, owned, or has no intent."""
+
+    def deny_pending_approvals(self, submission_id: str, *, resolver: str, reason: str, now: int) -> None:
+        """Close an ApprovalPending suspension under an abort: undecided calls are denied, the row wakes."""
+
+    def finalize(self, submission_id: str, *, now: int) -> Settlement:
+        """Finalize the row from its canonical settlement record. Keeps the first time."""
+
+    def apply_unknown_resolutions(self, submission_id: str, *, now: int) -> bool:
+        """Replay stored resolutions so that a covered `unknown` row wakes. False when not covered."""
+
+    def wake_suspended(self, submission_id: str, *, now: int) -> bool:
+        """Wake a suspended row whose decisions are all stored. False when something is undecided."""
+
+    # --- faults --------------------------------------------------------------------------------------------------
+    def record_fault(self, thread_id: str, failure: RecoveryFailure, *, now: int) -> Fault:
+        """Store or update the Thread's fault (attempts, retry_at by recovery.md §7)."""
+
+    def clear_fault(self, thread_id: str, *, now: int) -> bool:
+        """Delete the fault after a whole clean recovery. False when there was none."""
+
+    def fault(self, thread_id: str) -> Fault | None:
+        """The retained fault, or None (which is no proof of health)."""
+
+    # --- reads while running ----------------------------------------------------------------------------------------
+    def abort_intent(self, submission_id: str) -> AbortIntent | None:
+        """The abort intent; touches only that row."""
+
+    def records(self, thread_id: str, *, after: int, limit: int) -> list[LogRecord]:
+        """Records past a sequence, at most `limit` (1..1024), in order."""
+
+    def tail(self, thread_id: str) -> Tail:
+        """The log's end. Raises `ThreadNotMaterialized`."""
+
+    def digest_at(self, thread_id: str, sequence: int) -> str | None:
+        """The tail digest right after this sequence, or None if no batch ends there."""
+
+    # --- workers and marks --------------------------------------------------------------------------------------------
+    def deployment_order(self, registry_key: str, *, now: int) -> int:
+        """The integer of this registry key; allocated once, larger for each new key."""
+
+    def worker_seen(self, worker: str, *, host: str, pid: int, now: int) -> None:
+        """This worker process lives."""
+
+    def worker_gone(self, worker: str) -> None:
+        """This worker process ended in good order."""
+
+    def workers_silent_since(self, instant: int) -> list[tuple[str, str, int]]:
+        """(worker, host, pid) of processes not seen since `instant`."""
+
+    def old_marks(self, *, before: int, limit: int) -> list[OldMark]:
+        """Objects with a mark left before `before`, oldest first."""
+
+    def objects_of_workers(self, workers: Sequence[str], *, limit: int) -> list[str]:
+        """Objects last served by one of these workers that have nonterminal rows or a mark."""
+
+    def read(self, request: ReadRequest) -> ReadAnswer:
+        """One read for a client that has no database of its own."""
+
+
+class Reader(Protocol):
+    """What a client reads for itself. One per process; safe to use from one thread at a time."""
+
+    def status(self, submission_id: str) -> SubmissionStatus | None:
+        """Where a Submission stands."""
+
+    def find(self, thread_id: str, principal: str, key: str) -> SubmissionStatus | None:
+        """The Submission of an idempotency key. None is proof of absence."""
+
+    def settlements(self, submission_ids: Sequence[str]) -> dict[str, Settlement]:
+        """The settlements among these ids."""
+
+    def log(self, thread_id: str, *, after: int, limit: int) -> list[LogRecord]:
+        """Records past a sequence; empty for a Thread that does not exist."""
+
+    def wait_for_change(self, timeout_ms: int) -> bool:
+        """Return when something was committed since the last call (True), or after `timeout_ms` (False).
+
+        PostgreSQL: LISTEN on a connection of its own. SQLite: a short poll of the file's change counter.
+        """
+
+    def close(self) -> None:
+        """Release the connection."""
