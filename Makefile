@@ -1,0 +1,58 @@
+# Every target works on a machine that has Python >= 3.11 and make, nothing else: the first one that runs makes
+# .venv and installs the locked requirements into it. Another interpreter: `make test PYTHON=python3.13`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo dev test check format unit bench chaos simulation wheel lock clean
+
+help:  ## Show the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; $(PYTHON) is `$(PYTHON) --version`. Try: make PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+install: $(STAMP)  ## Make .venv from the lock
+
+demo: $(STAMP)  ## Three inputs through a real Temporal server and a real database
+	$(BIN)/threads demo
+
+dev: $(STAMP)  ## The same kept running, with the Web UI (Ctrl-C drains)
+	$(BIN)/threads dev
+
+test: $(STAMP)  ## Everything: format, lint, types, and all tiers of tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests
+
+check: $(STAMP)  ## The fast loop: format, lint, types, import layers, unit tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/unit
+
+format: $(STAMP)  ## Format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+wheel: $(STAMP)  ## Build wheel and sdist into dist/
+	$(BIN)/python -m hatchling build -d dist
+
+lock: $(STAMP)  ## Resolve anew: writes requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools
+	$(BIN)/python .ci/lock.py > $(VENV)/lock.in
+	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras \
+	  --no-header --no-annotate --no-emit-options --output-file requirements.txt $(VENV)/lock.in
+
+clean:  ## Remove what the other targets made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
