@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, get_type_hints
 
 from pydantic import JsonValue
+from temporalio.exceptions import ApplicationError
 
 from thread_objects.contract.activities import Refusal
 
@@ -322,3 +323,25 @@ def from_refusal(refusal: Refusal) -> ThreadError:
     if error.code != refusal.code:
         error.code = refusal.code  # type: ignore[misc]  # an instance of an unknown class keeps its code
     return error
+
+
+def to_application_error(error: ThreadError) -> ApplicationError:
+    """The failure that carries this error through Temporal: type = code, details = the refusal."""
+    refusal = error.refusal()
+    return ApplicationError(
+        refusal.message, refusal.model_dump(mode="json", by_alias=True), type=refusal.code, non_retryable=not refusal.retryable
+    )
+
+
+def from_failure(failure: BaseException | None) -> ThreadError | None:
+    """The typed error inside a Temporal failure, however deep; None when there is none."""
+    while failure is not None:
+        if isinstance(failure, ThreadError):
+            return failure
+        if isinstance(failure, ApplicationError) and failure.details and isinstance(failure.details[0], dict):
+            try:
+                return from_refusal(Refusal.model_validate(failure.details[0]))
+            except ValueError:
+                return None
+        failure = failure.__cause__
+    return None

@@ -1,0 +1,27 @@
+"""Named places where a test can end the process, exactly as a power cut or `kill -9` would.
+
+`THREADS_FAILPOINT=name` kills at the first hit, `name:3` at the third. With `THREADS_FAILPOINT_LOG` every name that
+is passed is appended to that file, so that the suite can tell which ones no test ever reached. Without the
+variables a hit costs one comparison.
+"""
+
+import os
+import signal
+from pathlib import Path
+
+_armed, _, _at = os.environ.get("THREADS_FAILPOINT", "").partition(":")
+_left = int(_at or 1)
+_log = os.environ.get("THREADS_FAILPOINT_LOG")
+
+
+def hit(name: str) -> None:
+    """Pass a failpoint. Workflow code calls it only while it is not replaying."""
+    global _left  # noqa: PLW0603 - one counter per process is the point
+    if _log is not None:
+        with Path(_log).open("a") as log:
+            log.write(name + "\n")
+    if name != _armed:
+        return
+    _left -= 1
+    if _left <= 0:
+        os.kill(os.getpid(), signal.SIGKILL)
