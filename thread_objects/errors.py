@@ -329,7 +329,10 @@ def to_application_error(error: ThreadError) -> ApplicationError:
     """The failure that carries this error through Temporal: type = code, details = the refusal."""
     refusal = error.refusal()
     return ApplicationError(
-        refusal.message, refusal.model_dump(mode="json", by_alias=True), type=refusal.code, non_retryable=not refusal.retryable
+        refusal.message,
+        refusal.model_dump(mode="json", by_alias=True),
+        type=refusal.code,
+        non_retryable=not refusal.retryable,
     )
 
 
