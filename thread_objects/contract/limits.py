@@ -72,6 +72,7 @@ REFUSALS_MAX = 64
 PASSES_MAX = 16
 FAULTS_MAX = 64
 REPORT_ROWS_MAX = 256
+OPEN_CALLS_MAX = 32
 
 # --- run policy defaults (the port's own) -----------------------------------------------------------------------
 RUN_TURNS_MAX = 100

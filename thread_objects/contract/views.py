@@ -3,6 +3,8 @@
 A view is bounded whatever the queue's length, since it becomes part of the workflow's history.
 """
 
+from typing import Literal
+
 from thread_objects.contract.states import Disposition, Outcome, SubmissionState
 from thread_objects.contract.wire import Wire
 
@@ -15,6 +17,16 @@ class RowView(Wire):
     state: SubmissionState
     agent_id: str = ""
     abort_requested: bool = False
+
+
+class OpenCall(Wire):
+    """A call that waits for somebody: an approval, or the closure of an Unknown Outcome."""
+
+    submission_id: str
+    tool_call_id: str
+    tool_name: str
+    waits_for: Literal["approval", "unknown"]
+    since: int
 
 
 class ThreadView(Wire):
@@ -33,6 +45,8 @@ class ThreadView(Wire):
     quiet: int = 0
     busy: int = 0
     fault_retry_at: int | None = None
+    open_calls: tuple[OpenCall, ...] = ()
+    """Calls that wait for somebody, oldest first, at most `limits.OPEN_CALLS_MAX` of them."""
 
 
 class Survey(Wire):

@@ -1,0 +1,1 @@
+"""Temporal activities: one class per concern, dependencies by constructor."""

@@ -1,0 +1,79 @@
+"""Short activities of one storage transaction each: apply a batch, survey, clear a mark, read.
+
+They run as local activities. Each may be repeated: the ids inside the mutations are the keys.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from temporalio import activity
+
+from thread_objects import failpoints
+from thread_objects.clock import Clock
+from thread_objects.contract import names
+from thread_objects.contract.activities import (
+    ApplyAnswer,
+    ApplyRequest,
+    ClearMarkRequest,
+    ReadAnswer,
+    ReadRequest,
+    SurveyAnswer,
+    SurveyRequest,
+)
+from thread_objects.contract.views import Registry
+from thread_objects.errors import ThreadError, to_application_error
+from thread_objects.ports import Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def translated(method: Callable[P, R]) -> Callable[P, R]:
+    """Let a `ThreadError` leave the activity as the failure that carries it."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except ThreadError as error:
+            raise to_application_error(error) from error
+
+    return call
+
+
+class LedgerActivities:
+    """The object's own transactions."""
+
+    def __init__(self, store: Store, *, clock: Clock, worker: str, registry: Registry) -> None:
+        self._store = store
+        self._clock = clock
+        self._worker = worker
+        self._registry = registry
+
+    @activity.defn(name=names.ACTIVITY_APPLY)
+    @translated
+    def apply_mutations(self, request: ApplyRequest) -> ApplyAnswer:
+        """Apply a batch and answer each item, with the object's survey."""
+        failpoints.hit("apply:before")
+        answer = self._store.apply(request, worker=self._worker, registry=self._registry, now=self._clock.now())
+        failpoints.hit("apply:after")
+        return answer
+
+    @activity.defn(name=names.ACTIVITY_SURVEY)
+    @translated
+    def survey(self, request: SurveyRequest) -> SurveyAnswer:
+        """Read the control view of an object."""
+        return SurveyAnswer(survey=self._store.survey(request.object_id), registry=self._registry)
+
+    @activity.defn(name=names.ACTIVITY_CLEAR_MARK)
+    @translated
+    def clear_mark(self, request: ClearMarkRequest) -> None:
+        """Forget a mark whose work is certified."""
+        self._store.clear_mark(request.object_id, request.through)
+
+    @activity.defn(name=names.ACTIVITY_READ)
+    @translated
+    def read(self, request: ReadRequest) -> ReadAnswer:
+        """One read for a client without a database."""
+        return self._store.read(request)

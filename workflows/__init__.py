@@ -1,0 +1,1 @@
+"""Temporal workflows: the deterministic shell around `thread_objects.core`."""

@@ -1,0 +1,267 @@
+"""Runs one pass: turns the commands of the pure event machine into activities and feeds their ends back.
+
+The machine decides; this file only starts, waits and reports. One pass at a time. An activity that fails is a fact
+for the machine, never an error of the workflow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+
+from thread_objects import failpoints
+from thread_objects.contract import limits, names
+from thread_objects.contract.activities import (
+    AttemptAnswer,
+    AttemptRequest,
+    RecoverAnswer,
+    RecoverRequest,
+    SurveyAnswer,
+    SurveyRequest,
+)
+from thread_objects.contract.ids import producer_id
+from thread_objects.contract.reports import MaintenancePassReport, RunningAttempt
+from thread_objects.contract.states import AlarmOutcome, PassPhase
+from thread_objects.contract.views import Fault, Registry
+from thread_objects.core.event import AttemptThread, Command, Event, RecoverThread, Survey
+
+from .timer import now_ms
+
+if TYPE_CHECKING:
+    from thread_objects.contract.object import Carried
+
+    from .thread_object import ThreadObject
+
+_ONCE = RetryPolicy(maximum_attempts=1)
+_QUICK_RETRIES = RetryPolicy(
+    initial_interval=timedelta(milliseconds=50), maximum_interval=timedelta(milliseconds=500), maximum_attempts=4
+)
+_PRODUCER_PREFIX = "thread-object"
+
+
+class PassRunner:
+    """`active` while a pass runs. Keeps the open Attempts and the ids of those that ended without an answer."""
+
+    def __init__(self, owner: ThreadObject, carried: Carried) -> None:
+        self._owner = owner
+        self._event: Event | None = None
+        self._ends: list[tuple[Command, Any, BaseException | None]] = []
+        self._open: set[asyncio.Task[None]] = set()
+        self._handles: dict[str, workflow.ActivityHandle[AttemptAnswer]] = {}
+        self.running: dict[str, RunningAttempt] = {}
+        self.ended = {entry.thread_id: list(entry.attempt_ids) for entry in carried.ended_attempts}
+        self.faults: dict[str, Fault] = {fault.thread_id: fault for fault in carried.faults}
+
+    @property
+    def active(self) -> bool:
+        """A pass is running."""
+        return self._event is not None
+
+    def wake_at(self) -> int | None:
+        """The next instant at which the running pass could start something."""
+        return None if self._event is None else self._event.wake_at()
+
+    def tell_to_look(self, thread_id: str) -> None:
+        """An abort intent was stored for the running Attempt's Submission: cancellation makes it look."""
+        handle = self._handles.get(thread_id)
+        if handle is not None:
+            handle.cancel()
+
+    async def run_one(self) -> None:
+        """One pass, from begin to the alarm decision."""
+        owner, maintenance = self._owner, self._owner.maintenance
+        started_at = now_ms()
+        event = self._event = maintenance.begin_event(started_at)
+        yielded = False
+        while True:
+            for command in event.advance(now_ms(), workflow.random().random()):
+                self._start(command)
+            if event.done:
+                break
+            revision, wake_at = maintenance.revision, event.wake_at()
+            await workflow.wait_condition(
+                lambda: (
+                    bool(self._ends)
+                    or maintenance.revision != revision  # noqa: B023 - read again at every look
+                    or (wake_at is not None and wake_at <= now_ms())  # noqa: B023
+                    or (not yielded and owner.continue_wanted())  # noqa: B023
+                )
+            )
+            if not yielded and owner.continue_wanted():
+                # Ends admission and asks the Attempts to come to a Turn boundary; their facts still arrive below.
+                yielded = True
+                event.stop_admission()
+                for handle in self._handles.values():
+                    handle.cancel()
+            self._feed(event)
+        facts = event.finish(now_ms(), workflow.random().random())
+        self._event = None
+        self._note(facts, started_at)
+
+    def _note(self, facts: Any, started_at: int) -> None:
+        owner = self._owner
+        report = MaintenancePassReport(
+            phase=PassPhase(facts.phase),
+            recovered=facts.recovered,
+            settled=facts.settled,
+            nonterminal=facts.nonterminal,
+            alarm=AlarmOutcome(facts.alarm),
+            started_at=started_at,
+            ended_at=now_ms(),
+            failure=facts.failure,
+        )
+        owner.reports = [*owner.reports, report][-limits.PASSES_MAX :]
+        if facts.failure is not None:
+            owner.last_failure = facts.failure
+        for lane in facts.parked:
+            owner.parked_reports = [*owner.parked_reports, lane][-limits.PASSES_MAX :]
+            workflow.logger.error(
+                "maintenance retry parked", extra={"lane": lane, "retry_after_ms": limits.QUEUE_PARKED_RETRY_MS}
+            )
+        for wait in facts.newly_unbound:
+            workflow.logger.error("no binding for the agent", extra={"submission_id": wait.submission_id})
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def _start(self, command: Command) -> None:
+        match command:
+            case Survey():
+                self._spawn(command, self._survey())
+            case RecoverThread():
+                self._spawn(command, self._recover(command))
+            case AttemptThread():
+                self._spawn(command, self._attempt(command))
+
+    def _spawn(self, command: Command, work: Awaitable[Any]) -> None:
+        task = asyncio.create_task(self._settle(command, work))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def _settle(self, command: Command, work: Awaitable[Any]) -> None:
+        try:
+            answer = await work
+        except (ActivityError, asyncio.CancelledError) as failure:
+            self._ends.append((command, None, failure))
+        else:
+            self._ends.append((command, answer, None))
+
+    async def _survey(self) -> SurveyAnswer:
+        return await workflow.execute_local_activity(
+            names.ACTIVITY_SURVEY,
+            SurveyRequest(object_id=self._owner.object_id),
+            result_type=SurveyAnswer,
+            schedule_to_close_timeout=timedelta(milliseconds=self._owner.config.apply_timeout_ms),
+            retry_policy=_QUICK_RETRIES,
+        )
+
+    async def _recover(self, command: RecoverThread) -> RecoverAnswer:
+        owner = self._owner
+        return await workflow.execute_activity(
+            names.ACTIVITY_RECOVER,
+            RecoverRequest(
+                object_id=owner.object_id,
+                thread_id=command.thread_id,
+                producer_id=producer_id(_PRODUCER_PREFIX, owner.object_id),
+                ended_attempts=tuple(self.ended.get(command.thread_id, ())),
+                cursor=command.cursor,
+                attempt_id=str(workflow.uuid4()),
+            ),
+            result_type=RecoverAnswer,
+            # The 30 s bound is the activity's own; a little more lets its answer arrive.
+            start_to_close_timeout=timedelta(milliseconds=limits.RECOVERY_TIMEOUT_MS + 5_000),
+            heartbeat_timeout=timedelta(milliseconds=owner.config.heartbeat_timeout_ms),
+            retry_policy=_ONCE,
+        )
+
+    async def _attempt(self, command: AttemptThread) -> AttemptAnswer:
+        owner = self._owner
+        thread_id, attempt_id = command.thread_id, str(workflow.uuid4())
+        handle = self._handles[thread_id] = workflow.start_activity(
+            names.ACTIVITY_ATTEMPT,
+            AttemptRequest(
+                object_id=owner.object_id,
+                thread_id=thread_id,
+                producer_id=producer_id(_PRODUCER_PREFIX, owner.object_id),
+                attempt_id=attempt_id,
+                ended_attempts=tuple(self.ended.get(thread_id, ())),
+                applied_through=owner.pump.applied_through,
+                yield_at=command.yield_at,
+                deadline_at=command.deadline_at,
+            ),
+            result_type=AttemptAnswer,
+            start_to_close_timeout=timedelta(milliseconds=max(1, command.deadline_at - now_ms())),
+            heartbeat_timeout=timedelta(milliseconds=owner.config.heartbeat_timeout_ms),
+            retry_policy=_ONCE,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        )
+        self.running[thread_id] = RunningAttempt(thread_id=thread_id, attempt_id=attempt_id, since=now_ms())
+        try:
+            return await handle
+        except (ActivityError, asyncio.CancelledError):
+            # The activity is closed, so its lease may be superseded at once; the epoch fences a zombie.
+            self.ended[thread_id] = [*self.ended.get(thread_id, []), attempt_id][-limits.ENDED_ATTEMPTS_MAX :]
+            raise
+        finally:
+            self._handles.pop(thread_id, None)
+            self.running.pop(thread_id, None)
+
+    # --- ends ------------------------------------------------------------------------------------------------------
+
+    def _feed(self, event: Event) -> None:
+        ends, self._ends = self._ends, []
+        for command, answer, failure in ends:
+            now = now_ms()
+            if answer is not None:
+                self._observe(answer.registry, now)
+            match command:
+                case Survey():
+                    if failure is None:
+                        self._owner.pump.survey = answer.survey
+                        event.surveyed(answer.survey, now)
+                    else:
+                        event.survey_failed(_told(failure), now)
+                case RecoverThread(thread_id=thread_id):
+                    if failure is None:
+                        self._keep_fault(thread_id, answer.recovered.fault)
+                        self._owner.pump.see_view(answer.view)
+                        event.recovered(thread_id, answer, now)
+                    else:
+                        event.recovery_failed(thread_id, _told(failure), now)
+                case AttemptThread(thread_id=thread_id):
+                    if failure is None:
+                        self._answered(answer, thread_id)
+                        event.attempt_ended(thread_id, answer, now)
+                    else:
+                        event.attempt_failed(thread_id, _told(failure), now)
+
+    def _answered(self, answer: AttemptAnswer, thread_id: str) -> None:
+        if not workflow.unsafe.is_replaying():
+            failpoints.hit("attempt:answered")
+        self.ended.pop(thread_id, None)
+        self._keep_fault(thread_id, answer.recovered.fault)
+        if answer.settled is not None:
+            self._owner.settled_total += 1
+        self._owner.pump.see_view(answer.view)
+
+    def _observe(self, registry: Registry, now: int) -> None:
+        if registry.key:
+            self._owner.maintenance.observe_registry(registry.key, registry.deployment, now)
+
+    def _keep_fault(self, thread_id: str, fault: Fault | None) -> None:
+        if fault is None:
+            self.faults.pop(thread_id, None)
+        elif thread_id in self.faults or len(self.faults) < limits.FAULTS_MAX:
+            self.faults[thread_id] = fault
+
+
+def _told(failure: BaseException) -> str:
+    """A failure in one bounded line: class names and Temporal's own words, never a payload."""
+    cause = failure.__cause__ or failure
+    kind = getattr(cause, "type", None) or type(cause).__name__
+    return str(kind)[: limits.NAME_CHARS_MAX]

@@ -1,0 +1,203 @@
+"""The pump: one coroutine that carries inbox entries to storage, one batch and one transaction at a time.
+
+Each batch is one mutation of the gate: prearm (generation, lanes, alarm), the local activity, then progress and
+release in the stretch that takes its answer. A batch whose activity failed stays in the inbox; only updates that
+wait are told to try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+
+from thread_objects import failpoints
+from thread_objects.contract import names
+from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, ClearMarkRequest, ItemAnswer
+from thread_objects.contract.ids import submission_id
+from thread_objects.contract.reports import RefusedInput
+from thread_objects.contract.views import Survey, ThreadView
+from thread_objects.core.backoff import backoff
+from thread_objects.core.due_queue import NATIVE
+from thread_objects.errors import Busy, from_refusal
+
+from .inbox import Entry, items
+from .timer import now_ms
+
+if TYPE_CHECKING:
+    from thread_objects.contract.object import Carried
+
+    from .thread_object import ThreadObject
+
+_QUICK_RETRIES = RetryPolicy(
+    initial_interval=timedelta(milliseconds=50), maximum_interval=timedelta(milliseconds=500), maximum_attempts=4
+)
+
+
+class Pump:
+    """`busy` while a batch is in hand; `retry_at` while storage is away."""
+
+    def __init__(self, owner: ThreadObject, carried: Carried) -> None:
+        self._owner = owner
+        self.busy = False
+        self.retry_at: int | None = None
+        self.stalls = carried.apply_stalls
+        self.next_mark = carried.next_mark
+        self.applied_through = carried.applied_through
+        self.unmark_through = carried.unmark_through
+        self.survey = carried.survey
+        self.applied_total = carried.applied_total
+
+    async def run(self) -> None:
+        """Run for the life of the workflow run."""
+        while True:
+            await workflow.wait_condition(self._can_start)
+            self.busy = True
+            try:
+                if self._owner.inbox.entries:
+                    await self._apply(self._owner.inbox.batch())
+                else:
+                    await self._clear_mark()
+            finally:
+                self.busy = False
+
+    def _can_start(self) -> bool:
+        if self._owner.closing:
+            return False
+        if self._owner.inbox.entries:
+            return self.retry_at is None or self.retry_at <= now_ms() or bool(self._owner.inbox.waiting())
+        return self._mark_clearable()
+
+    async def _apply(self, batch: list[Entry]) -> None:
+        owner, maintenance = self._owner, self._owner.maintenance
+        mark = self.next_mark
+        self.next_mark += 1
+        mutation = maintenance.prearm(now_ms())
+        request = ApplyRequest(
+            object_id=owner.object_id,
+            batch_id=f"{workflow.info().run_id}:{mark}",
+            mark=mark,
+            applied_through=self.applied_through,
+            items=items(batch),
+        )
+        try:
+            answer: ApplyAnswer = await workflow.execute_local_activity(
+                names.ACTIVITY_APPLY,
+                request,
+                result_type=ApplyAnswer,
+                schedule_to_close_timeout=timedelta(milliseconds=owner.config.apply_timeout_ms),
+                retry_policy=_QUICK_RETRIES,
+            )
+        except ActivityError as failure:
+            # Storage may or may not have the batch. Signals stay and are sent again; keys make that harmless.
+            maintenance.release(mutation, now_ms())
+            self._storage_away(batch, failure)
+            return
+        if not workflow.unsafe.is_replaying():
+            failpoints.hit("mutation:answered")
+        self._answered(batch, mark, mutation, answer)
+
+    def _answered(self, batch: list[Entry], mark: int, mutation: Any, answer: ApplyAnswer) -> None:
+        # One stretch: progress becomes generation and alarm before the mutation is released and anybody is told.
+        owner, maintenance, now = self._owner, self._owner.maintenance, now_ms()
+        owner.inbox.drop(batch)
+        self.retry_at, self.stalls = None, 0
+        self.applied_through = mark
+        self.applied_total += len(batch)
+        progressed = (NATIVE,) if any(item.progress for item in answer.answers) else ()
+        if answer.registry.key:
+            maintenance.observe_registry(answer.registry.key, answer.registry.deployment, now)
+        maintenance.release(mutation, now, progressed=progressed)
+        self.survey = answer.survey
+        maintenance.note_survey(answer.survey, now)
+        maintenance.hint(now)
+        by_n = {item.n: item for item in answer.answers}
+        for entry in batch:
+            self._tell(entry, by_n[entry.n])
+            if by_n[entry.n].cancel_submission is not None:
+                owner.passes.tell_to_look(entry.mutation.thread_id)
+
+    def _tell(self, entry: Entry, item: ItemAnswer) -> None:
+        answer = item.receipt or item.abort or item.approval or item.unknown
+        if entry.waiter is not None and not entry.waiter.done():
+            entry.waiter.set_result(answer if item.refusal is None else from_refusal(item.refusal))
+        elif item.refusal is not None:
+            mutation = entry.mutation
+            self._owner.refuse(
+                RefusedInput(
+                    name=mutation.kind,
+                    bytes=entry.bytes,
+                    digest="",
+                    code=item.refusal.code,
+                    at=now_ms(),
+                    submission_id=submission_id(mutation.thread_id, mutation.principal, mutation.key)
+                    if mutation.kind == names.SUBMIT
+                    else mutation.submission_id,
+                )
+            )
+
+    def _storage_away(self, batch: Sequence[Entry], failure: ActivityError) -> None:
+        owner = self._owner
+        delay_ms = backoff(
+            self.stalls,
+            workflow.random().random(),
+            base=owner.config.alarm_backoff_base_ms,
+            cap=owner.config.alarm_backoff_cap_ms,
+        )
+        self.stalls += 1
+        self.retry_at = now_ms() + delay_ms
+        owner.last_failure = f"apply: {type(failure.cause).__name__ if failure.cause else 'failed'}"
+        waiting = [entry for entry in batch if entry.waiter is not None]
+        owner.inbox.drop(waiting)
+        if not owner.inbox.entries:
+            self.retry_at = None
+        for entry in waiting:
+            if entry.waiter is not None and not entry.waiter.done():
+                entry.waiter.set_result(Busy(reason="the database did not answer in time"))
+
+    def see_view(self, view: ThreadView) -> None:
+        """A newer view of one Thread than the last survey's: what the report shows."""
+        others = tuple(thread for thread in self.survey.threads if thread.thread_id != view.thread_id)
+        kept = (*others, view) if view.nonterminal else others
+        self.survey = Survey(
+            threads=tuple(sorted(kept, key=lambda thread: thread.thread_id)), truncated=self.survey.truncated
+        )
+
+    # --- marks -----------------------------------------------------------------------------------------------------
+
+    def note_mark(self, mark: int, now: int) -> None:
+        """The sweep found a mark of ours. A mark we never recorded is a batch whose task was lost: real work."""
+        if mark > self.applied_through:
+            mutation = self._owner.maintenance.prearm(now)
+            self._owner.maintenance.release(mutation, now, progressed=(NATIVE,))
+            self.applied_through = mark
+            self.next_mark = max(self.next_mark, mark + 1)
+        self.unmark_through = max(self.unmark_through, mark)
+
+    def _mark_clearable(self) -> bool:
+        # Only what a finished pass has certified may be forgotten: until then the mark is the work's only witness.
+        state = self._owner.maintenance.generation_view()
+        return (
+            self.unmark_through > 0
+            and not self._owner.passes.active
+            and state.processed >= state.dirty
+            and (self.retry_at is None or self.retry_at <= now_ms())
+        )
+
+    async def _clear_mark(self) -> None:
+        through = self.unmark_through
+        try:
+            await workflow.execute_local_activity(
+                names.ACTIVITY_CLEAR_MARK,
+                ClearMarkRequest(object_id=self._owner.object_id, through=through),
+                schedule_to_close_timeout=timedelta(milliseconds=self._owner.config.apply_timeout_ms),
+                retry_policy=_QUICK_RETRIES,
+            )
+        except ActivityError:
+            pass  # the sweep finds the mark again
+        if self.unmark_through == through:
+            self.unmark_through = 0

@@ -1,0 +1,240 @@
+"""The Thread Object: one long-lived workflow that owns a conversation with an agent.
+
+This file is the Temporal shell: handlers fold messages into the inbox, three coroutines (pump, passes, timer) share
+the state between awaits, and queries read it. What must hold is decided by pure code in `thread_objects.core`.
+
+Who may interleave where: handlers run at any await. The pump and a pass run side by side; the gate's counters, not
+their order, decide what a pass may acknowledge. Prearm, release, checkpoint and finish are stretches without await.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from thread_objects import failpoints
+from thread_objects.contract import limits, names
+from thread_objects.contract.messages import Wake
+from thread_objects.contract.object import Carried, EndedAttempts, ObjectStart
+from thread_objects.contract.reports import (
+    AlarmView,
+    GenerationView,
+    LaneView,
+    MaintenancePassReport,
+    ObjectReport,
+    StatusView,
+)
+from thread_objects.core.maintenance import Maintenance, MaintenanceConfig, MaintenanceState
+from thread_objects.errors import Busy, InvalidInput, ThreadError, to_application_error
+
+from . import inbox as _inbox
+from .passes import PassRunner
+from .pump import Pump
+from .timer import Timer, now_ms
+from .views import alarm_view, generation_view, lane_views, object_report, status_view
+
+
+@workflow.defn(name=names.WORKFLOW_TYPE)
+class ThreadObject:
+    """See the module's docstring. Started by the client's first mutation; ends only when an operator ends it."""
+
+    @workflow.init
+    def __init__(self, start: ObjectStart | None = None) -> None:
+        start = start or ObjectStart()
+        carried = start.carried
+        self.config = start.config
+        self.object_id = workflow.info().workflow_id
+        self.maintenance = Maintenance(
+            MaintenanceState.from_json(carried.maintenance),
+            MaintenanceConfig(
+                alarm_backoff_base_ms=self.config.alarm_backoff_base_ms,
+                alarm_backoff_cap_ms=self.config.alarm_backoff_cap_ms,
+                shared_host=self.config.shared_host,
+            ),
+        )
+        self.inbox = _inbox.Inbox(carried.inbox, carried.next_n)
+        self.refusals = list(carried.refusals)
+        self.refused_total = carried.refused_total
+        self.reports: list[MaintenancePassReport] = list(carried.passes)
+        self.parked_reports = list(carried.parked_reports)
+        self.last_failure = carried.last_failure
+        self.runs = carried.runs + 1
+        self.settled_total = carried.settled_total
+        self.updates = 0
+        self.closing = False
+        self.pump = Pump(self, carried)
+        self.passes = PassRunner(self, carried)
+        self.timer = Timer(self._timer_deadline)
+        self.maintenance.ensure_alarm(now_ms())
+
+    # --- the run ---------------------------------------------------------------------------------------------
+
+    @workflow.run
+    async def run(self, start: ObjectStart | None = None) -> None:
+        """Passes, one at a time, until it is time for a fresh history."""
+        del start  # taken by __init__; handlers may have run since, so it must not be read again here
+        side = [asyncio.create_task(self.pump.run()), asyncio.create_task(self.timer.follow())]
+        while not self.continue_wanted():
+            await workflow.wait_condition(lambda: self._pass_due() or self.continue_wanted())
+            if self._pass_due():
+                await self.passes.run_one()
+        await self._drain()
+        for task in side:
+            task.cancel()
+        workflow.continue_as_new(ObjectStart(config=self.config, carried=self._carried()))
+
+    def _pass_due(self) -> bool:
+        deadline = self.maintenance.alarm.deadline
+        return deadline is not None and deadline <= now_ms() and not self.pump.busy
+
+    def _timer_deadline(self) -> int | None:
+        """What the one timer waits for. Nothing while the pump holds a batch: its end decides anew."""
+        if self.pump.busy:
+            return None
+        candidates = [self.pump.retry_at, self.passes.wake_at() if self.passes.active else self.maintenance.next_deadline()]
+        finite = [deadline for deadline in candidates if deadline is not None]
+        return min(finite, default=None)
+
+    def continue_wanted(self) -> bool:
+        """Our own trigger lies far below the server's suggestion, so that a cold replay stays short."""
+        info = workflow.info()
+        return (
+            info.is_continue_as_new_suggested()
+            or info.get_current_history_length() >= self.config.continue_events
+            or info.get_current_history_size() >= self.config.continue_bytes
+            or self.updates >= self.config.continue_updates
+        )
+
+    async def _drain(self) -> None:
+        """Finish the batch in hand, take no new one, answer every waiting update."""
+        self.closing = True
+        await workflow.wait_condition(lambda: not self.pump.busy)
+        for entry in self.inbox.waiting():
+            # The client sends the same key again; nothing of this entry has reached storage.
+            self.inbox.drop([entry])
+            if entry.waiter is not None and not entry.waiter.done():
+                entry.waiter.set_result(Busy(reason="the object is moving to a fresh history"))
+        await workflow.wait_condition(workflow.all_handlers_finished)
+
+    def _carried(self) -> Carried:
+        return Carried(
+            maintenance=self.maintenance.state.to_json(),
+            inbox=self.inbox.carried(),
+            next_n=self.inbox.next_n,
+            next_mark=self.pump.next_mark,
+            applied_through=self.pump.applied_through,
+            unmark_through=self.pump.unmark_through,
+            ended_attempts=tuple(
+                EndedAttempts(thread_id=thread_id, attempt_ids=tuple(ids))
+                for thread_id, ids in sorted(self.passes.ended.items())
+            ),
+            refusals=tuple(self.refusals),
+            refused_total=self.refused_total,
+            passes=tuple(self.reports),
+            faults=tuple(self.passes.faults[key] for key in sorted(self.passes.faults)),
+            parked_reports=tuple(self.parked_reports),
+            survey=self.pump.survey,
+            runs=self.runs,
+            applied_total=self.pump.applied_total,
+            settled_total=self.settled_total,
+            last_failure=self.last_failure,
+            apply_stalls=self.pump.stalls,
+        )
+
+    # --- mutations -----------------------------------------------------------------------------------------------
+
+    @workflow.signal(dynamic=True)
+    def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Any signal, known or not. Never raises: what cannot be taken becomes an entry of the refusal list."""
+        try:
+            mutation = self._decode(name, args, limits.SIGNAL_BYTES_MAX)
+            if isinstance(mutation, Wake):
+                self._wake(mutation)
+            elif self.inbox.saturated:
+                raise Busy(reason="inbox saturated")
+            else:
+                self.inbox.add(mutation, _inbox.payload_bytes(args))
+        except ThreadError as error:
+            self.refuse(_inbox.refused(name, args, error, now_ms()))
+
+    @workflow.update(dynamic=True)
+    async def on_update(self, name: str, args: Sequence[RawValue]) -> Any:
+        """Any mutation as an update: answered with its typed answer, or refused with a typed error."""
+        self.updates += 1
+        mutation = self._decode(name, args, limits.UPDATE_BYTES_MAX)
+        if isinstance(mutation, Wake):
+            self._wake(mutation)
+            return alarm_view(self.maintenance, self.timer)
+        if self.closing:
+            raise to_application_error(Busy(reason="the object is moving to a fresh history"))
+        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.inbox.add(mutation, _inbox.payload_bytes(args), waiter)
+        answer = await waiter
+        if isinstance(answer, ThreadError):
+            raise to_application_error(answer)
+        return answer
+
+    @on_update.validator
+    def check_update(self, name: str, args: Sequence[RawValue]) -> None:
+        """Refuse malformed input before anything is written."""
+        try:
+            self._decode(name, args, limits.UPDATE_BYTES_MAX)
+            if self.inbox.saturated:
+                raise Busy(reason="inbox saturated")
+        except ThreadError as error:
+            raise to_application_error(error) from None
+
+    def _decode(self, name: str, args: Sequence[RawValue], bytes_max: int) -> Any:
+        mutation = _inbox.decode(name, args, bytes_max=bytes_max)
+        if not isinstance(mutation, Wake) and not self.config.shared_host and mutation.thread_id != self.object_id:
+            raise InvalidInput(what=f"{name}: this object owns the thread {self.object_id}, not {mutation.thread_id}")
+        return mutation
+
+    def _wake(self, wake: Wake) -> None:
+        now = now_ms()
+        if wake.registry_key is not None and wake.deployment is not None:
+            self.maintenance.observe_registry(wake.registry_key, wake.deployment, now)
+        if wake.mark is not None:
+            self.pump.note_mark(wake.mark, now)
+        self.maintenance.hint(now)
+
+    def refuse(self, entry: Any) -> None:
+        """Keep the trace of a refused signal, the newest `REFUSALS_MAX` of them."""
+        self.refusals = [*self.refusals, entry][-limits.REFUSALS_MAX :]
+        self.refused_total += 1
+
+    # --- queries ---------------------------------------------------------------------------------------------------
+
+    @workflow.query(name=names.QUERY_REPORT)
+    def report(self) -> ObjectReport:
+        """Everything at a glance."""
+        return object_report(self)
+
+    @workflow.query(name=names.QUERY_STATUS)
+    def status(self, submission_id: str) -> StatusView:
+        """What the workflow itself knows of a Submission."""
+        return status_view(self, submission_id)
+
+    @workflow.query(name=names.QUERY_ALARM)
+    def alarm(self) -> AlarmView:
+        """The alarm slot."""
+        return alarm_view(self.maintenance, self.timer)
+
+    @workflow.query(name=names.QUERY_LANES)
+    def lanes(self) -> list[LaneView]:
+        """The rows of the due queue, by id."""
+        return list(lane_views(self.maintenance))
+
+    @workflow.query(name=names.QUERY_GENERATION)
+    def generation(self) -> GenerationView:
+        """Dirty and processed generations."""
+        return generation_view(self.maintenance)
+
+    @workflow.query(name=names.QUERY_PASSES)
+    def last_passes(self) -> list[MaintenancePassReport]:
+        """The last passes, oldest first."""
+        return list(self.reports)

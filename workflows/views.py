@@ -1,0 +1,80 @@
+"""What queries answer, built from the object's state. Reads only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from thread_objects.contract import limits
+from thread_objects.contract.reports import (
+    AlarmView,
+    GenerationView,
+    LaneView,
+    ObjectReport,
+    StatusView,
+)
+
+if TYPE_CHECKING:
+    from thread_objects.core.maintenance import Maintenance
+
+    from .thread_object import ThreadObject
+    from .timer import Timer
+
+
+def alarm_view(maintenance: Maintenance, timer: Timer) -> AlarmView:
+    """The slot, the named alarms, and what the physical timer waits for."""
+    return AlarmView(maintenance=maintenance.alarm.deadline, named=maintenance.named_alarms(), timer=timer.armed_for)
+
+
+def generation_view(maintenance: Maintenance) -> GenerationView:
+    """Dirty and processed."""
+    return maintenance.generation_view()
+
+
+def lane_views(maintenance: Maintenance) -> tuple[LaneView, ...]:
+    """Rows of the due queue by id."""
+    return maintenance.lane_views()
+
+
+def object_report(owner: ThreadObject) -> ObjectReport:
+    """Everything at a glance."""
+    maintenance = owner.maintenance
+    return ObjectReport(
+        object_id=owner.object_id,
+        generation=generation_view(maintenance),
+        alarm=alarm_view(maintenance, owner.timer),
+        lanes=lane_views(maintenance),
+        threads=owner.pump.survey.threads[: limits.REPORT_ROWS_MAX],
+        attempts=tuple(owner.passes.running[key] for key in sorted(owner.passes.running)),
+        inbox=len(owner.inbox.entries),
+        inbox_bytes=owner.inbox.bytes,
+        saturated=owner.inbox.saturated,
+        refusals=tuple(owner.refusals),
+        refused_total=owner.refused_total,
+        passes=tuple(owner.reports),
+        faults=tuple(owner.passes.faults[key] for key in sorted(owner.passes.faults)),
+        binding_waits=maintenance.binding_waits(),
+        parked_reports=tuple(owner.parked_reports),
+        registry_key=maintenance.state.registry_key or "",
+        run_count=owner.runs,
+        applied_total=owner.pump.applied_total,
+        settled_total=owner.settled_total,
+        last_failure=owner.last_failure,
+    )
+
+
+def status_view(owner: ThreadObject, submission_id: str) -> StatusView:
+    """What the workflow itself knows: a refusal, a place in the inbox, or the head of a Thread."""
+    for refusal in owner.refusals:
+        if refusal.submission_id == submission_id:
+            return StatusView(submission_id=submission_id, known=True, detail=refusal.model_dump(mode="json"))
+    for thread in owner.pump.survey.threads:
+        if thread.head is not None and thread.head.submission_id == submission_id:
+            running = owner.passes.running.get(thread.thread_id)
+            return StatusView(
+                submission_id=submission_id,
+                known=True,
+                state=thread.head.state,
+                thread_id=thread.thread_id,
+                attempt_id=running.attempt_id if running else None,
+            )
+    return StatusView(submission_id=submission_id, known=False)
