@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
+from thread_objects.core.event import AttemptThread, Command, Event, RecoverThread, Survey
 
 from thread_objects import failpoints
 from thread_objects.contract import limits, names
@@ -29,7 +30,6 @@ from thread_objects.contract.ids import producer_id
 from thread_objects.contract.reports import MaintenancePassReport, RunningAttempt
 from thread_objects.contract.states import AlarmOutcome, PassPhase
 from thread_objects.contract.views import Fault, Registry
-from thread_objects.core.event import AttemptThread, Command, Event, RecoverThread, Survey
 
 from .timer import now_ms
 

@@ -9,14 +9,11 @@ their order, decide what a pass may acknowledge. Prearm, release, checkpoint and
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
 
-from thread_objects import failpoints
 from thread_objects.contract import limits, names
 from thread_objects.contract.messages import Wake
 from thread_objects.contract.object import Carried, EndedAttempts, ObjectStart
@@ -95,7 +92,10 @@ class ThreadObject:
         """What the one timer waits for. Nothing while the pump holds a batch: its end decides anew."""
         if self.pump.busy:
             return None
-        candidates = [self.pump.retry_at, self.passes.wake_at() if self.passes.active else self.maintenance.next_deadline()]
+        candidates = [
+            self.pump.retry_at,
+            self.passes.wake_at() if self.passes.active else self.maintenance.next_deadline(),
+        ]
         finite = [deadline for deadline in candidates if deadline is not None]
         return min(finite, default=None)
 

@@ -4,7 +4,6 @@ Moving the deadline later, or dropping it, costs nothing: the old timer fires, l
 earlier replaces the timer. Waiting on nothing starts none.
 """
 
-import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -41,7 +40,7 @@ class Timer:
             try:
                 # Whole milliseconds up: a timer that fires early would find nothing due and be armed again.
                 await workflow.wait_condition(self._moved_earlier, timeout=timedelta(milliseconds=delay_ms))
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 pass
             finally:
                 self.armed_for = None

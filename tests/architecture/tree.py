@@ -1,0 +1,53 @@
+"""The checkout as the architecture tests see it: tracked files, parsed sources."""
+
+import ast
+import subprocess
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOYMENT = ("workflows", "activities", "storage")
+
+
+@cache
+def tracked() -> tuple[Path, ...]:
+    """Files that are, or are about to be, in the repository; outside of git every file that is not ignored by name."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    return tuple(path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file())
+
+
+def sources(*folders: str) -> list[Path]:
+    """The tracked Python files under these folders (or these files), never none."""
+    roots = [ROOT / folder for folder in folders]
+    found = [p for p in tracked() if p.suffix == ".py" and any(p == root or root in p.parents for root in roots)]
+    assert found, f"nothing tracked under {folders}"
+    return found
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file."""
+    return ast.parse(path.read_text(), filename=str(path))
+
+
+def where(path: Path, node: ast.AST) -> str:
+    """`file:line` for a finding."""
+    return f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+
+
+def imports(path: Path) -> list[tuple[ast.stmt, str, int]]:
+    """Every import of a file as (node, module, level); `from a import b` counts as `a`."""
+    found: list[tuple[ast.stmt, str, int]] = []
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            found += [(node, alias.name, 0) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append((node, node.module or "", node.level))
+    return found
