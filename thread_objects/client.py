@@ -1,0 +1,506 @@
+"""ThreadClient: send input to a Thread from anywhere, and learn what became of it.
+
+Every call is safe to repeat. Refusals are typed errors of `thread_objects.errors`; `retryable` ones (busy, moving,
+away) are repeated here for a bounded time with the same key before they reach the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from typing import Any, Self, TypeVar
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from thread_objects import _runtime
+from thread_objects.connection import connect, resolve
+from thread_objects.contract import ids, limits, names
+from thread_objects.contract.activities import ReadAnswer, ReadRequest
+from thread_objects.contract.messages import (
+    Abort,
+    AbortAnswer,
+    ApprovalAnswer,
+    LogRecord,
+    PendingReceipt,
+    Receipt,
+    ResolveApproval,
+    ResolveUnknown,
+    Settlement,
+    SubmissionStatus,
+    Submit,
+    UnknownAnswer,
+    Wake,
+)
+from thread_objects.contract.object import ObjectConfig, ObjectStart
+from thread_objects.contract.reports import AlarmView, ObjectReport, RefusedInput, StatusView
+from thread_objects.contract.states import Decision, ResolutionKind
+from thread_objects.errors import (
+    Busy,
+    InvalidInput,
+    NotFound,
+    ServerUnavailable,
+    ThreadError,
+    WaitTimeout,
+    error_classes,
+    from_failure,
+)
+from thread_objects.ports import Reader
+from thread_objects.settings import Settings, load_settings
+from thread_objects.waiting import SettlementWatch
+
+T = TypeVar("T")
+M = TypeVar("M")
+
+TASK_TIMEOUT = timedelta(seconds=5)
+RPC_TIMEOUT = timedelta(seconds=15)
+RETRY_S = 30.0
+"""How long a retryable refusal is repeated before it reaches the caller."""
+_TRANSIENT = {
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+    RPCStatusCode.ABORTED,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+}
+
+
+class ThreadClient:
+    """One connection to Temporal and, where a database URL is known, one to the database. Use as a context manager.
+
+    Without a database URL every result is the same; reading it takes a short workflow instead of a query in SQL.
+    """
+
+    def __init__(self, temporal: Client, settings: Settings) -> None:
+        self._temporal = temporal
+        self._settings = settings
+        self._reader: Reader | None = None
+        self._reader_lock = asyncio.Lock()
+        self._watch = SettlementWatch(self._open_reader) if settings.database_url else None
+        self._config = ObjectConfig(
+            alarm_backoff_base_ms=settings.alarm_backoff_base_ms,
+            alarm_backoff_cap_ms=settings.alarm_backoff_cap_ms,
+            heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
+            continue_events=settings.continue_events,
+            continue_updates=settings.continue_updates,
+            continue_bytes=settings.continue_bytes,
+        )
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    async def connect(
+        cls,
+        settings: Settings | None = None,
+        *,
+        address: str | None = None,
+        namespace: str | None = None,
+        profile: str | None = None,
+        api_key: str | None = None,
+        tls: bool | None = None,
+        database_url: str | None = None,
+        task_queue: str | None = None,
+    ) -> Self:
+        """Connect by settings (environment, `threads.toml`, Temporal's own profile), each overridable here.
+
+        Raises `ServerUnavailable` after `Settings.connect_timeout_s`, `ConfigError` for a bad setting.
+        """
+        overrides = {
+            "address": address,
+            "namespace": namespace,
+            "profile": profile,
+            "api_key": api_key,
+            "tls": tls,
+            "database_url": database_url,
+            "task_queue": task_queue,
+        }
+        given = {name: value for name, value in overrides.items() if value is not None}
+        settings = load_settings(**given) if settings is None else settings.model_copy(update=given)
+        return cls(await connect(settings), settings)
+
+    async def close(self) -> None:
+        """Release the database connection and the poller. The Temporal connection closes with its last user."""
+        if self._watch is not None:
+            await asyncio.to_thread(self._watch.close)
+        if self._reader is not None:
+            await asyncio.to_thread(self._reader.close)
+            self._reader = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def temporal(self) -> Client:
+        """The Temporal client underneath."""
+        return self._temporal
+
+    # --- mutations ------------------------------------------------------------------------------------------------
+
+    async def submit(
+        self, thread_id: str, agent: str, input: JsonValue, *, key: str | None = None, principal: str = "local"
+    ) -> Receipt:
+        """Hand one input to a Thread (created if need be) and get its Receipt, in one round trip.
+
+        `key` makes the call safe to repeat: same key and input, same Receipt (`replayed`). Without one a fresh key
+        is drawn, which protects this call's own retries only. Raises `AdmissionConflict`,
+        `AdmissionLimitExceeded`, `InvalidInput`, `Busy` (after 30 s of trying), `ServerUnavailable`.
+        """
+        message = self._submission(thread_id, agent, input, key, principal)
+        return await self._update(thread_id, names.SUBMIT, message, Receipt, start=True)
+
+    async def submit_signal(
+        self, thread_id: str, agent: str, input: JsonValue, *, key: str | None = None, principal: str = "local"
+    ) -> PendingReceipt:
+        """As `submit`, without waiting for admission: returns when the server has the signal.
+
+        The identities are derived, so the PendingReceipt is good for `wait`; a refusal shows there. Input whose
+        message is over 64 KiB goes by update instead, since a signal cannot be refused.
+        """
+        message = self._submission(thread_id, agent, input, key, principal)
+        payload_bytes = len(message.model_dump_json(by_alias=True).encode())
+        if payload_bytes > limits.SIGNAL_BYTES_MAX:
+            return await self._update(thread_id, names.SUBMIT, message, Receipt, start=True)
+        await self._call(
+            lambda: self._temporal.start_workflow(
+                names.WORKFLOW_TYPE,
+                ObjectStart(config=self._config),
+                id=thread_id,
+                task_queue=self._settings.task_queue,
+                task_timeout=TASK_TIMEOUT,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                start_signal=names.SUBMIT,
+                start_signal_args=[message],
+                rpc_timeout=RPC_TIMEOUT,
+            )
+        )
+        return _pending(message)
+
+    async def abort(self, thread_id: str, submission_id: str, *, author: str, reason: str) -> AbortAnswer:
+        """Ask for a Submission to be aborted; the first request wins. `SettlementConflict` when it is settled."""
+        message = _valid(
+            Abort, thread_id=thread_id, submission_id=submission_id, author=author, reason=reason
+        )
+        return await self._update(thread_id, names.ABORT, message, AbortAnswer)
+
+    async def resolve_approval(
+        self,
+        thread_id: str,
+        submission_id: str,
+        tool_call_id: str,
+        decision: Decision | str,
+        *,
+        resolver: str,
+        reason: str = "",
+    ) -> ApprovalAnswer:
+        """Approve or deny a call. `ApprovalConflict` when it was decided the other way."""
+        message = _valid(
+            ResolveApproval,
+            thread_id=thread_id,
+            submission_id=submission_id,
+            tool_call_id=tool_call_id,
+            decision=decision,
+            resolver=resolver,
+            reason=reason,
+        )
+        return await self._update(thread_id, names.RESOLVE_APPROVAL, message, ApprovalAnswer)
+
+    async def resolve_unknown(
+        self,
+        thread_id: str,
+        submission_id: str,
+        tool_call_id: str,
+        resolution: ResolutionKind | str,
+        *,
+        author: str,
+        reason: str = "",
+        result: JsonValue = None,
+        is_failure: bool = False,
+    ) -> UnknownAnswer:
+        """Close an Unknown Outcome by fact, or permit a retry. `UnknownResolutionConflict` on contradiction."""
+        message = _valid(
+            ResolveUnknown,
+            thread_id=thread_id,
+            submission_id=submission_id,
+            tool_call_id=tool_call_id,
+            resolution=resolution,
+            result=result,
+            is_failure=is_failure,
+            author=author,
+            reason=reason,
+        )
+        return await self._update(thread_id, names.RESOLVE_UNKNOWN, message, UnknownAnswer)
+
+    async def wake(self, thread_id: str) -> AlarmView:
+        """A hint to look again. Grants nothing; returns the alarm slot."""
+        return await self._update(thread_id, names.WAKE, Wake(), AlarmView)
+
+    # --- reads ------------------------------------------------------------------------------------------------------
+
+    async def report(self, thread_id: str) -> ObjectReport:
+        """The Thread Object's own view: what is owed, what blocks it, what will happen next."""
+        return await self._query(thread_id, names.QUERY_REPORT, None, ObjectReport)
+
+    async def status(self, submission_id: str, *, thread_id: str | None = None) -> SubmissionStatus | None:
+        """Where a Submission stands; None when the database has never seen it."""
+        del thread_id
+        return (await self._read(ReadRequest(submission_id=submission_id))).status
+
+    async def find(self, thread_id: str, principal: str, key: str) -> SubmissionStatus | None:
+        """The Submission of an idempotency key; None is proof that it was never admitted."""
+        return (await self._read(ReadRequest(thread_id=thread_id, principal=principal, key=key))).status
+
+    async def log(self, thread_id: str, *, after: int = 0, limit: int = 256) -> list[LogRecord]:
+        """A page of the Thread's log past sequence `after`, 1 to 1 024 records (fewer when they are large)."""
+        if not 1 <= limit <= limits.READ_PAGE_RECORDS_MAX:
+            raise InvalidInput(what="limit", limit="read-page", actual=limit, maximum=limits.READ_PAGE_RECORDS_MAX)
+        return list((await self._read(ReadRequest(thread_id=thread_id, after=after, limit=limit))).records)
+
+    async def follow(
+        self, thread_id: str, *, after: int = 0, until: str | None = None
+    ) -> AsyncIterator[LogRecord]:
+        """The log from `after` on, as it grows. Ends after the settlement of `until`; without it, never by itself."""
+        pause_s = 0.02
+        while True:
+            page = await self.log(thread_id, after=after)
+            for record in page:
+                after = record.sequence
+                yield record
+                if until is not None and record.record_id == ids.settlement_id(until):
+                    return
+            pause_s = 0.02 if page else min(0.5, pause_s * 1.5)
+            if not page:
+                await asyncio.sleep(pause_s)
+
+    async def wait(
+        self,
+        submission: str | PendingReceipt,
+        *,
+        thread_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Settlement:
+        """Wait for the Settlement. Costs no workflow event; cancelling or timing out detaches only this caller.
+
+        `timeout` in seconds, None = for ever. Raises `WaitTimeout`; a Submission that was sent by signal and
+        refused raises its refusal; `NotFound` for an id that nobody ever sent, when its Thread is known.
+        """
+        if isinstance(submission, PendingReceipt):
+            submission_id, thread_id = submission.submission_id, submission.thread_id
+        else:
+            submission_id = submission
+        accepted = isinstance(submission, Receipt)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            async with asyncio.timeout(timeout):
+                if self._watch is None:
+                    return await self._poll(submission_id, thread_id, accepted=accepted)
+                return await self._watched(self._watch, submission_id, thread_id, accepted=accepted)
+        except TimeoutError:
+            waited_ms = round((loop.time() - started) * 1_000)
+            raise WaitTimeout(submission_id=submission_id, waited_ms=waited_ms) from None
+
+    # --- underneath ---------------------------------------------------------------------------------------------------
+
+    async def _watched(
+        self, watch: SettlementWatch, submission_id: str, thread_id: str | None, *, accepted: bool
+    ) -> Settlement:
+        waiter = asyncio.create_task(watch.settlement(submission_id))
+        try:
+            pause_s = 0.5
+            while not accepted:
+                done, _ = await asyncio.wait({waiter}, timeout=pause_s)
+                if done:
+                    break
+                accepted = await self._accepted(submission_id, thread_id)
+                pause_s = min(5.0, pause_s * 2)
+            return await waiter
+        finally:
+            waiter.cancel()
+
+    async def _poll(self, submission_id: str, thread_id: str | None, *, accepted: bool) -> Settlement:
+        pause_s = 0.05
+        while True:
+            status = await self.status(submission_id)
+            if status is not None and status.settlement is not None:
+                return status.settlement
+            if status is None and not accepted:
+                await self._accepted(submission_id, thread_id)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2.0, pause_s * 1.5)
+
+    async def _accepted(self, submission_id: str, thread_id: str | None) -> bool:
+        """True once storage knows it. Raises what it was refused with, or `NotFound` if its object never heard of it."""
+        if await self.status(submission_id) is not None:
+            return True
+        if thread_id is None:
+            return False
+        try:
+            view = await self._query(thread_id, names.QUERY_STATUS, submission_id, StatusView)
+        except NotFound:
+            raise NotFound(what="submission", id=submission_id) from None
+        if isinstance(view.detail, dict) and "code" in view.detail:
+            refusal = RefusedInput.model_validate(view.detail)
+            kind = error_classes().get(refusal.code, ThreadError)
+            error = ThreadError.__new__(kind)
+            Exception.__init__(error, f"refused: {refusal.code}")
+            error.fields, error.message = {"submission_id": submission_id}, f"refused: {refusal.code}"
+            raise error
+        return False
+
+    def _submission(self, thread_id: str, agent: str, input: JsonValue, key: str | None, principal: str) -> Submit:
+        drawn = key if key is not None else uuid.uuid4().hex
+        return _valid(Submit, thread_id=thread_id, agent_id=agent, principal=principal, key=drawn, input=input)
+
+    async def _update(self, object_id: str, name: str, message: Any, answer: type[T], *, start: bool = False) -> T:
+        update_bytes = len(message.model_dump_json(by_alias=True).encode())
+        if update_bytes > limits.UPDATE_BYTES_MAX:
+            raise InvalidInput(what=name, limit="wire-bytes", actual=update_bytes, maximum=limits.UPDATE_BYTES_MAX)
+
+        async def with_start() -> T:
+            operation: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+                names.WORKFLOW_TYPE,
+                ObjectStart(config=self._config),
+                id=object_id,
+                task_queue=self._settings.task_queue,
+                task_timeout=TASK_TIMEOUT,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            )
+            result: T = await self._temporal.execute_update_with_start_workflow(
+                name, message, start_workflow_operation=operation, result_type=answer, rpc_timeout=RPC_TIMEOUT
+            )
+            return result
+
+        async def existing() -> T:
+            result: T = await self._handle(object_id).execute_update(
+                name, message, result_type=answer, rpc_timeout=RPC_TIMEOUT
+            )
+            return result
+
+        return await self._call(with_start if start else existing, object_id=object_id)
+
+    async def _query(self, object_id: str, name: str, argument: Any, answer: type[T]) -> T:
+        async def ask() -> T:
+            handle = self._handle(object_id)
+            if argument is None:
+                result: T = await handle.query(name, result_type=answer, rpc_timeout=RPC_TIMEOUT)
+            else:
+                result = await handle.query(name, argument, result_type=answer, rpc_timeout=RPC_TIMEOUT)
+            return result
+
+        return await self._call(ask, object_id=object_id)
+
+    async def _read(self, request: ReadRequest) -> ReadAnswer:
+        if self._settings.database_url is not None:
+            async with self._reader_lock:
+                return await asyncio.to_thread(self._read_database, request)
+
+        async def ask() -> ReadAnswer:
+            answer: ReadAnswer = await self._temporal.execute_workflow(
+                names.READ_WORKFLOW_TYPE,
+                request,
+                id=f"read-{uuid.uuid4().hex}",
+                task_queue=self._settings.task_queue,
+                result_type=ReadAnswer,
+                execution_timeout=timedelta(seconds=15),
+                rpc_timeout=RPC_TIMEOUT,
+            )
+            return answer
+
+        return await self._call(ask)
+
+    def _read_database(self, request: ReadRequest) -> ReadAnswer:
+        reader = self._reader = self._reader or self._open_reader()
+        if request.submission_id is not None:
+            return ReadAnswer(status=reader.status(request.submission_id))
+        if request.key is not None and request.principal is not None and request.thread_id is not None:
+            return ReadAnswer(status=reader.find(request.thread_id, request.principal, request.key))
+        if request.thread_id is None:
+            raise InvalidInput(what="nothing to read")
+        return ReadAnswer(records=tuple(reader.log(request.thread_id, after=request.after, limit=request.limit)))
+
+    def _open_reader(self) -> Reader:
+        reader: Reader = _runtime.load("storage").open_reader(self._settings.database_url)
+        return reader
+
+    def _handle(self, object_id: str) -> WorkflowHandle[Any, Any]:
+        return self._temporal.get_workflow_handle(object_id)
+
+    async def _call(self, call: Callable[[], Awaitable[T]], *, object_id: str = "") -> T:
+        """Make the call, repeating what is retryable for `RETRY_S`. Only typed errors leave."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + RETRY_S
+        pause_s = 0.01
+        while True:
+            try:
+                return await call()
+            except ThreadError:
+                raise
+            except (WorkflowUpdateFailedError, RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as failure:
+                error = self._typed(failure, object_id)
+                if not error.retryable or loop.time() + pause_s > until:
+                    raise error from failure
+            except Exception as failure:
+                error = from_failure(failure) or from_failure(failure.__cause__)
+                if error is None:
+                    raise
+                if not error.retryable or loop.time() + pause_s > until:
+                    raise error from failure
+            await asyncio.sleep(pause_s)
+            pause_s = min(1.0, pause_s * 2)
+
+    def _typed(self, failure: BaseException, object_id: str) -> ThreadError:
+        known = from_failure(failure.__cause__)
+        if known is not None:
+            return known
+        if isinstance(failure, WorkflowUpdateFailedError):
+            cause = failure.__cause__
+            if isinstance(cause, ApplicationError) and cause.type == "AcceptedUpdateCompletedWorkflow":
+                return Busy(reason="the object moved to a fresh history")
+            return ThreadError(str(cause or failure))
+        if isinstance(failure, RPCError) and failure.status is RPCStatusCode.NOT_FOUND:
+            return NotFound(what="thread object", id=object_id)
+        if isinstance(failure, RPCError) and failure.status is RPCStatusCode.RESOURCE_EXHAUSTED:
+            return Busy(reason=failure.message)
+        if isinstance(failure, RPCError) and failure.status not in _TRANSIENT:
+            return ThreadError(failure.message)
+        address = resolve(self._settings).address or ""
+        return ServerUnavailable(address=address, reason=str(failure) or type(failure).__name__)
+
+
+def _pending(message: Submit) -> PendingReceipt:
+    identity = (message.thread_id, message.principal, message.key)
+    submission_id = ids.submission_id(*identity)
+    return PendingReceipt(
+        thread_id=message.thread_id,
+        principal=message.principal,
+        key=message.key,
+        submission_id=submission_id,
+        receipt_id=ids.receipt_id(*identity),
+        run_id=ids.run_id(submission_id),
+    )
+
+
+def _valid(kind: type[M], **fields: Any) -> M:
+    """Build a message, or say in one typed error what is wrong with it."""
+    try:
+        return TypeAdapter(kind).validate_python(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidInput(what=f"{where}: {first['msg']}") from None

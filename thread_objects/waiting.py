@@ -1,0 +1,113 @@
+"""Learning of settlements without a workflow event: one poller per client for all waiters.
+
+With a database the outcome is known when the Attempt commits it (LISTEN on PostgreSQL, the file's change counter on
+SQLite), not when the workflow's last task has come round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from thread_objects.contract.messages import Settlement
+from thread_objects.errors import StoreUnavailable, ThreadError
+from thread_objects.ports import Reader
+
+POLL_MS_MAX = 250
+RECONNECT_S_MAX = 2.0
+
+
+class SettlementWatch:
+    """Watches a database for the settlements somebody waits for. Idle while nobody does."""
+
+    def __init__(self, open_reader: Callable[[], Reader]) -> None:
+        self._open_reader = open_reader
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[str, list[asyncio.Future[Settlement]]] = {}
+        self._lock = threading.Lock()
+        self._wanted = threading.Condition(self._lock)
+        self._fresh = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self.failure: ThreadError | None = None
+        """Why the last look failed, None when it did not. Waiters go on: the database may come back."""
+
+    async def settlement(self, submission_id: str) -> Settlement:
+        """Wait, without a bound of its own, until the Submission is settled. Cancelling detaches only this waiter."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Settlement] = loop.create_future()
+        with self._lock:
+            self._loop = loop
+            self._waiting.setdefault(submission_id, []).append(future)
+            self._fresh = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="settlement-watch", daemon=True)
+                self._thread.start()
+            self._wanted.notify()
+        try:
+            return await future
+        finally:
+            with self._lock:
+                rest = [other for other in self._waiting.get(submission_id, []) if other is not future]
+                if rest:
+                    self._waiting[submission_id] = rest
+                else:
+                    self._waiting.pop(submission_id, None)
+
+    def close(self) -> None:
+        """Stop the poller; bounded by one poll."""
+        with self._lock:
+            self._closed = True
+            self._wanted.notify()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+
+    def _watch(self) -> None:
+        reader: Reader | None = None
+        pause_s = 0.05
+        while not self._closed:
+            try:
+                reader = reader or self._open_reader()
+                self._look(reader)
+                self.failure, pause_s = None, 0.05
+            except ThreadError as error:
+                self.failure = error
+                if reader is not None:
+                    reader.close()
+                    reader = None
+                with self._lock:
+                    self._wanted.wait(timeout=pause_s)
+                pause_s = min(RECONNECT_S_MAX, pause_s * 2)
+        if reader is not None:
+            reader.close()
+
+    def _look(self, reader: Reader) -> None:
+        with self._lock:
+            while not self._waiting and not self._closed:
+                self._wanted.wait()
+            ids, fresh, self._fresh = list(self._waiting), self._fresh, False
+        if self._closed:
+            return
+        # A waiter that came since the last look may wait for something settled long ago: look before waiting.
+        if fresh or reader.wait_for_change(POLL_MS_MAX):
+            found = reader.settlements(ids)
+            if found:
+                self._deliver(found)
+
+    def _deliver(self, found: dict[str, Settlement]) -> None:
+        with self._lock:
+            loop = self._loop
+        if loop is None:
+            raise StoreUnavailable(reason="no event loop waits")
+        try:
+            loop.call_soon_threadsafe(self._resolve, found)
+        except RuntimeError:
+            self._closed = True  # the loop is gone, and every waiter with it
+
+    def _resolve(self, found: dict[str, Settlement]) -> None:
+        with self._lock:
+            for submission_id, settlement in found.items():
+                for future in self._waiting.pop(submission_id, []):
+                    if not future.done():
+                        future.set_result(settlement)
