@@ -21,6 +21,7 @@ from thread_objects.contract.messages import LogRecord, Settlement, SubmissionSt
 from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.states import SubmissionState
 from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
+from thread_objects.core.faults import RecoveryFailure as RecoveryFailure  # noqa: PLC0414 - named by the Store
 from thread_objects.core.recovery import Snapshot
 
 
@@ -78,17 +79,6 @@ class ClaimRequest:
     producer_id: str
     attempt_id: str
     ended_attempts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryFailure:
-    """What a fault record says of a failure: class names and static names only (recovery.md §6)."""
-
-    phase: str
-    reason: str
-    error_tag: str
-    operation: str
-    causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

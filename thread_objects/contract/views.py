@@ -72,6 +72,9 @@ class Fault(Wire):
     error_tag: str
     operation: str
     causes: tuple[str, ...] = ()
+    causes_truncated: bool = False
+    decoder: str = ""
+    sequence: int | None = None
     first_failed_at: int
     last_failed_at: int
     retry_at: int

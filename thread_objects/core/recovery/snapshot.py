@@ -1,7 +1,7 @@
-"""Recovery: one pure classifier, (snapshot, evidence) -> exactly one decision.
+"""What the ledger says of one Submission: its row, and the facts stored beside it.
 
-The snapshot is the ledger's row, the evidence comes from the log. Neither says anything of clocks or liveness, so
-the same pair always yields the same decision, also while another owner is alive.
+Strongly consistent, without the live token. Whether the owner is alive is not in here, on purpose: only a
+claim may answer that.
 """
 
 from dataclasses import dataclass, field
@@ -32,13 +32,17 @@ class Suspension:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalIntent:
-    """A stored decision that may not be canonical yet."""
+    """A stored decision that may not be canonical yet.
+
+    `turn` 0: the ledger did not store it. Such an intent answers the first request of its call id only.
+    """
 
     tool_call_id: str
     decision: ApprovalDecision
     resolver: str
     reason: str
     decided_at: int
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ class ChildAttachment:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The ledger's row and its operational facts (recovery.md §1)."""
+    """The ledger's row and its operational facts."""
 
     submission_id: str
     receipt_id: str
