@@ -51,9 +51,9 @@ from thread_objects.errors import (
     InvalidInput,
     NotFound,
     ServerUnavailable,
+    SignalRefused,
     ThreadError,
     WaitTimeout,
-    error_classes,
     from_failure,
 )
 from thread_objects.ports import Reader
@@ -355,11 +355,7 @@ class ThreadClient:
             raise NotFound(what="submission", id=submission_id) from None
         if isinstance(view.detail, dict) and "code" in view.detail:
             refusal = RefusedInput.model_validate(view.detail)
-            kind = error_classes().get(refusal.code, ThreadError)
-            error = ThreadError.__new__(kind)
-            Exception.__init__(error, f"refused: {refusal.code}")
-            error.fields, error.message = {"submission_id": submission_id}, f"refused: {refusal.code}"
-            raise error
+            raise SignalRefused(submission_id=submission_id, refusal=refusal.code)
         return False
 
     def _submission(self, thread_id: str, agent: str, input: JsonValue, key: str | None, principal: str) -> Submit:

@@ -295,6 +295,15 @@ class WaitTimeout(ThreadError):
     waited_ms: int
 
 
+class SignalRefused(ThreadError):
+    """A Submission sent by signal was refused after the server had taken it; `refusal` is the refusing error's code."""
+
+    code = "SignalRefused"
+    summary = "the signal was refused"
+    submission_id: str
+    refusal: str
+
+
 class StreamEnded(ThreadError):
     """A followed log ended without a terminal event."""
 

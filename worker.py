@@ -1,0 +1,200 @@
+"""Composition root: settings -> client -> database -> activities -> Worker.
+
+`python worker.py --agents package.module:registry` serves a task queue until SIGTERM or SIGINT, then drains: no new
+work, running Attempts come to a Turn boundary or are handed back, and nothing is settled by the shutdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from temporalio.client import Client
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from thread_objects import _runtime
+from thread_objects.agents import load_registry
+from thread_objects.clock import SystemClock
+from thread_objects.connection import connect
+from thread_objects.contract.views import Registry as RegistryView
+from thread_objects.errors import ConfigError, ThreadError
+from thread_objects.ports import Store
+from thread_objects.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    import activities.attempt
+    import activities.ledger
+    import activities.recovery
+    import activities.sweep
+    import storage
+    import workflows.thread_object
+    import workflows.thread_read
+    from thread_objects.agents import Registry
+
+STICKY_TIMEOUT = timedelta(seconds=2)
+"""How long a workflow task waits for the worker that has the object in memory: after kill -9 this is lost time."""
+READY_LINE = "worker ready"
+
+log = structlog.get_logger("worker")
+
+
+def _deployed(module: str) -> Any:
+    package, _, name = module.partition(".")
+    root = _runtime.load(package)
+    return __import__(f"{root.__name__}.{name}", fromlist=[name]) if name else root
+
+
+def _parts() -> tuple[Any, ...]:
+    return tuple(
+        _deployed(name)
+        for name in (
+            "storage",
+            "activities.attempt",
+            "activities.ledger",
+            "activities.recovery",
+            "activities.sweep",
+            "workflows.thread_object",
+            "workflows.thread_read",
+        )
+    )
+
+
+class WorkerProcess:
+    """One worker process: opened by `start`, closed by `stop`, both bounded."""
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        if settings.database_url is None:
+            raise ConfigError(setting="database_url", reason="a worker needs a database")
+        self._settings = settings
+        self._registry = registry
+        # Host and process id let the next worker on this machine see at once that this one is gone.
+        self.identity = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Serve until `stopping` is set."""
+        storage, attempt, ledger, recovery, sweep, thread_object, thread_read = _parts()
+        settings, clock = self._settings, SystemClock()
+        temporal: Client = await connect(settings)
+        store: Store = await asyncio.to_thread(
+            storage.open_store,
+            settings.database_url,
+            limits=storage.StoreLimits(
+                queue_depth=settings.queue_depth,
+                input_bytes=settings.input_bytes,
+                database_bytes=settings.database_bytes,
+            ),
+            synchronous=settings.sqlite_synchronous,
+            pool_size=settings.database_pool,
+        )
+        key = self._registry.key
+        deployment = await asyncio.to_thread(store.deployment_order, key, now=clock.now())
+        view = RegistryView(key=key, deployment=deployment)
+        ledger_activities = ledger.LedgerActivities(store, clock=clock, worker=self.identity, registry=view)
+        recovery_activities = recovery.RecoveryActivities(store, clock=clock, registry=self._registry, view=view)
+        attempt_activities = attempt.AttemptActivities(
+            store, clock=clock, registry=self._registry, view=view, recover=recovery_activities.recover_thread
+        )
+        sweeper = sweep.MarkSweep(store, temporal, settings=settings, clock=clock, worker=self.identity)
+        with ThreadPoolExecutor(max_workers=settings.attempts + 16, thread_name_prefix="activity") as threads:
+            worker = Worker(
+                temporal,
+                task_queue=settings.task_queue,
+                workflows=[thread_object.ThreadObject, thread_read.ThreadRead],
+                activities=[
+                    ledger_activities.apply_mutations,
+                    ledger_activities.survey,
+                    ledger_activities.clear_mark,
+                    ledger_activities.read,
+                    recovery_activities.recover,
+                    attempt_activities.attempt,
+                ],
+                activity_executor=threads,
+                workflow_runner=SandboxedWorkflowRunner(
+                    restrictions=SandboxRestrictions.default.with_passthrough_modules(
+                        "thread_objects", "pydantic", "pydantic_core", "rfc8785"
+                    )
+                ),
+                identity=self.identity,
+                max_cached_workflows=settings.workflow_cache,
+                max_concurrent_activities=settings.attempts,
+                sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+                max_heartbeat_throttle_interval=timedelta(milliseconds=500),
+                default_heartbeat_throttle_interval=timedelta(milliseconds=500),
+                graceful_shutdown_timeout=timedelta(seconds=settings.drain_s),
+                workflow_failure_exception_types=[],
+            )
+            async with worker:
+                sweeping = asyncio.create_task(sweeper.run())
+                log.info(READY_LINE, identity=self.identity, task_queue=settings.task_queue, agents=len(self._registry))
+                await stopping.wait()
+                log.info("worker draining", seconds=settings.drain_s)
+                sweeping.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await sweeping
+        await asyncio.to_thread(store.worker_gone, self.identity)
+        log.info("worker stopped")
+
+
+async def serve(settings: Settings, registry: Registry) -> None:
+    """Serve until SIGTERM or SIGINT, then drain."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await WorkerProcess(settings, registry).run(stopping)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point; 0 after a drain, 2 for a bad setting, 7 when server or database is out of reach."""
+    parser = argparse.ArgumentParser(prog="worker", description="Serve Thread Objects.")
+    parser.add_argument("--agents", help="package.module:registry")
+    parser.add_argument("--database-url")
+    parser.add_argument("--address", help="Temporal server, host:port")
+    parser.add_argument("--namespace")
+    parser.add_argument("--task-queue")
+    given = parser.parse_args(argv)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # the user's agents live in the working directory
+    try:
+        settings = load_settings(**vars(given))
+        if settings.agents is None:
+            raise ConfigError(setting="agents", reason="say which registry to serve: package.module:registry")
+        registry = load_registry(settings.agents)
+        run(settings, registry)
+    except ThreadError as error:
+        print(f"worker: {error}", file=sys.stderr)  # noqa: T201 - the one line an operator gets
+        return 7 if error.retryable else 2
+    return 0
+
+
+def run(settings: Settings, registry: Registry) -> None:
+    """Serve on a fast event loop where one is installed."""
+    try:
+        import uvloop  # noqa: PLC0415 - optional
+    except ImportError:
+        asyncio.run(serve(settings, registry))
+    else:
+        uvloop.run(serve(settings, registry))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
