@@ -33,13 +33,6 @@ from thread_objects.ports import Store
 from thread_objects.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    import activities.attempt
-    import activities.ledger
-    import activities.recovery
-    import activities.sweep
-    import storage
-    import workflows.thread_object
-    import workflows.thread_read
     from thread_objects.agents import Registry
 
 STICKY_TIMEOUT = timedelta(seconds=2)

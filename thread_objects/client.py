@@ -17,14 +17,11 @@ from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
     WorkflowHandle,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError, RPCStatusCode
 
 from thread_objects import _runtime
+from thread_objects.calls import call
 from thread_objects.connection import connect, resolve
 from thread_objects.contract import ids, limits, names
 from thread_objects.contract.activities import ReadAnswer, ReadRequest
@@ -47,14 +44,10 @@ from thread_objects.contract.object import ObjectConfig, ObjectStart
 from thread_objects.contract.reports import AlarmView, ObjectReport, RefusedInput, StatusView
 from thread_objects.contract.states import Decision, ResolutionKind
 from thread_objects.errors import (
-    Busy,
     InvalidInput,
     NotFound,
-    ServerUnavailable,
     SignalRefused,
-    ThreadError,
     WaitTimeout,
-    from_failure,
 )
 from thread_objects.ports import Reader
 from thread_objects.settings import Settings, load_settings
@@ -65,15 +58,6 @@ M = TypeVar("M")
 
 TASK_TIMEOUT = timedelta(seconds=5)
 RPC_TIMEOUT = timedelta(seconds=15)
-RETRY_S = 30.0
-"""How long a retryable refusal is repeated before it reaches the caller."""
-_TRANSIENT = {
-    RPCStatusCode.UNAVAILABLE,
-    RPCStatusCode.RESOURCE_EXHAUSTED,
-    RPCStatusCode.ABORTED,
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.CANCELLED,
-}
 
 
 class ThreadClient:
@@ -85,6 +69,7 @@ class ThreadClient:
     def __init__(self, temporal: Client, settings: Settings) -> None:
         self._temporal = temporal
         self._settings = settings
+        self._address = resolve(settings).address or ""
         self._reader: Reader | None = None
         self._reader_lock = asyncio.Lock()
         self._watch = SettlementWatch(self._open_reader) if settings.database_url else None
@@ -151,7 +136,13 @@ class ThreadClient:
     # --- mutations ------------------------------------------------------------------------------------------------
 
     async def submit(
-        self, thread_id: str, agent: str, input: JsonValue, *, key: str | None = None, principal: str = "local"
+        self,
+        thread_id: str,
+        agent: str,
+        input: JsonValue,  # noqa: A002 - the word users write
+        *,
+        key: str | None = None,
+        principal: str = "local",
     ) -> Receipt:
         """Hand one input to a Thread (created if need be) and get its Receipt, in one round trip.
 
@@ -163,7 +154,13 @@ class ThreadClient:
         return await self._update(thread_id, names.SUBMIT, message, Receipt, start=True)
 
     async def submit_signal(
-        self, thread_id: str, agent: str, input: JsonValue, *, key: str | None = None, principal: str = "local"
+        self,
+        thread_id: str,
+        agent: str,
+        input: JsonValue,  # noqa: A002 - the word users write
+        *,
+        key: str | None = None,
+        principal: str = "local",
     ) -> PendingReceipt:
         """As `submit`, without waiting for admission: returns when the server has the signal.
 
@@ -192,9 +189,7 @@ class ThreadClient:
 
     async def abort(self, thread_id: str, submission_id: str, *, author: str, reason: str) -> AbortAnswer:
         """Ask for a Submission to be aborted; the first request wins. `SettlementConflict` when it is settled."""
-        message = _valid(
-            Abort, thread_id=thread_id, submission_id=submission_id, author=author, reason=reason
-        )
+        message = _valid(Abort, thread_id=thread_id, submission_id=submission_id, author=author, reason=reason)
         return await self._update(thread_id, names.ABORT, message, AbortAnswer)
 
     async def resolve_approval(
@@ -270,9 +265,7 @@ class ThreadClient:
             raise InvalidInput(what="limit", limit="read-page", actual=limit, maximum=limits.READ_PAGE_RECORDS_MAX)
         return list((await self._read(ReadRequest(thread_id=thread_id, after=after, limit=limit))).records)
 
-    async def follow(
-        self, thread_id: str, *, after: int = 0, until: str | None = None
-    ) -> AsyncIterator[LogRecord]:
+    async def follow(self, thread_id: str, *, after: int = 0, until: str | None = None) -> AsyncIterator[LogRecord]:
         """The log from `after` on, as it grows. Ends after the settlement of `until`; without it, never by itself."""
         pause_s = 0.02
         while True:
@@ -291,7 +284,7 @@ class ThreadClient:
         submission: str | PendingReceipt,
         *,
         thread_id: str | None = None,
-        timeout: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - a wait without one is the common case
     ) -> Settlement:
         """Wait for the Settlement. Costs no workflow event; cancelling or timing out detaches only this caller.
 
@@ -344,7 +337,7 @@ class ThreadClient:
             pause_s = min(2.0, pause_s * 1.5)
 
     async def _accepted(self, submission_id: str, thread_id: str | None) -> bool:
-        """True once storage knows it. Raises what it was refused with, or `NotFound` if its object never heard of it."""
+        """True once storage knows it. Raises its refusal, or `NotFound` when its object does not exist."""
         if await self.status(submission_id) is not None:
             return True
         if thread_id is None:
@@ -355,12 +348,15 @@ class ThreadClient:
             raise NotFound(what="submission", id=submission_id) from None
         if isinstance(view.detail, dict) and "code" in view.detail:
             refusal = RefusedInput.model_validate(view.detail)
-            raise SignalRefused(submission_id=submission_id, refusal=refusal.code)
+            raise SignalRefused(submission_id=submission_id, refused_with=refusal.code)
         return False
 
-    def _submission(self, thread_id: str, agent: str, input: JsonValue, key: str | None, principal: str) -> Submit:
+    async def _call(self, attempt: Callable[[], Awaitable[T]], *, object_id: str = "") -> T:
+        return await call(attempt, object_id=object_id, address=self._address)
+
+    def _submission(self, thread_id: str, agent: str, given: JsonValue, key: str | None, principal: str) -> Submit:
         drawn = key if key is not None else uuid.uuid4().hex
-        return _valid(Submit, thread_id=thread_id, agent_id=agent, principal=principal, key=drawn, input=input)
+        return _valid(Submit, thread_id=thread_id, agent_id=agent, principal=principal, key=drawn, input=given)
 
     async def _update(self, object_id: str, name: str, message: Any, answer: type[T], *, start: bool = False) -> T:
         update_bytes = len(message.model_dump_json(by_alias=True).encode())
@@ -436,47 +432,6 @@ class ThreadClient:
 
     def _handle(self, object_id: str) -> WorkflowHandle[Any, Any]:
         return self._temporal.get_workflow_handle(object_id)
-
-    async def _call(self, call: Callable[[], Awaitable[T]], *, object_id: str = "") -> T:
-        """Make the call, repeating what is retryable for `RETRY_S`. Only typed errors leave."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + RETRY_S
-        pause_s = 0.01
-        while True:
-            try:
-                return await call()
-            except ThreadError:
-                raise
-            except (WorkflowUpdateFailedError, RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as failure:
-                error = self._typed(failure, object_id)
-                if not error.retryable or loop.time() + pause_s > until:
-                    raise error from failure
-            except Exception as failure:
-                error = from_failure(failure) or from_failure(failure.__cause__)
-                if error is None:
-                    raise
-                if not error.retryable or loop.time() + pause_s > until:
-                    raise error from failure
-            await asyncio.sleep(pause_s)
-            pause_s = min(1.0, pause_s * 2)
-
-    def _typed(self, failure: BaseException, object_id: str) -> ThreadError:
-        known = from_failure(failure.__cause__)
-        if known is not None:
-            return known
-        if isinstance(failure, WorkflowUpdateFailedError):
-            cause = failure.__cause__
-            if isinstance(cause, ApplicationError) and cause.type == "AcceptedUpdateCompletedWorkflow":
-                return Busy(reason="the object moved to a fresh history")
-            return ThreadError(str(cause or failure))
-        if isinstance(failure, RPCError) and failure.status is RPCStatusCode.NOT_FOUND:
-            return NotFound(what="thread object", id=object_id)
-        if isinstance(failure, RPCError) and failure.status is RPCStatusCode.RESOURCE_EXHAUSTED:
-            return Busy(reason=failure.message)
-        if isinstance(failure, RPCError) and failure.status not in _TRANSIENT:
-            return ThreadError(failure.message)
-        address = resolve(self._settings).address or ""
-        return ServerUnavailable(address=address, reason=str(failure) or type(failure).__name__)
 
 
 def _pending(message: Submit) -> PendingReceipt:

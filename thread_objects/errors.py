@@ -301,7 +301,7 @@ class SignalRefused(ThreadError):
     code = "SignalRefused"
     summary = "the signal was refused"
     submission_id: str
-    refusal: str
+    refused_with: str
 
 
 class StreamEnded(ThreadError):

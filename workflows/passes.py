@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
-from thread_objects.core.event import AttemptThread, Command, Event, RecoverThread, Survey
 
 from thread_objects import failpoints
 from thread_objects.contract import limits, names
@@ -30,6 +29,8 @@ from thread_objects.contract.ids import producer_id
 from thread_objects.contract.reports import MaintenancePassReport, RunningAttempt
 from thread_objects.contract.states import AlarmOutcome, PassPhase
 from thread_objects.contract.views import Fault, Registry
+from thread_objects.core.command import AttemptThread, Cancel, Command, RecoverThread, Survey
+from thread_objects.core.maintenance import Event
 
 from .timer import now_ms
 
@@ -52,7 +53,7 @@ class PassRunner:
         self._owner = owner
         self._event: Event | None = None
         self._ends: list[tuple[Command, Any, BaseException | None]] = []
-        self._open: set[asyncio.Task[None]] = set()
+        self._tasks: dict[Command, asyncio.Task[None]] = {}
         self._handles: dict[str, workflow.ActivityHandle[AttemptAnswer]] = {}
         self.running: dict[str, RunningAttempt] = {}
         self.ended = {entry.thread_id: list(entry.attempt_ids) for entry in carried.ended_attempts}
@@ -137,11 +138,18 @@ class PassRunner:
                 self._spawn(command, self._recover(command))
             case AttemptThread():
                 self._spawn(command, self._attempt(command))
+            case Cancel():
+                self._interrupt(command.command)
+
+    def _interrupt(self, command: Command) -> None:
+        # The end of the interrupted command is still awaited and reported as usual.
+        if isinstance(command, AttemptThread):
+            self.tell_to_look(command.thread_id)
+        elif (task := self._tasks.get(command)) is not None:
+            task.cancel()
 
     def _spawn(self, command: Command, work: Awaitable[Any]) -> None:
-        task = asyncio.create_task(self._settle(command, work))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        self._tasks[command] = asyncio.create_task(self._settle(command, work))
 
     async def _settle(self, command: Command, work: Awaitable[Any]) -> None:
         try:
@@ -150,6 +158,8 @@ class PassRunner:
             self._ends.append((command, None, failure))
         else:
             self._ends.append((command, answer, None))
+        finally:
+            self._tasks.pop(command, None)
 
     async def _survey(self) -> SurveyAnswer:
         return await workflow.execute_local_activity(

@@ -8,6 +8,7 @@ wait are told to try again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from thread_objects import failpoints
 from thread_objects.contract import names
 from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, ClearMarkRequest, ItemAnswer
 from thread_objects.contract.ids import submission_id
+from thread_objects.contract.messages import Submit
 from thread_objects.contract.reports import RefusedInput
 from thread_objects.contract.views import Survey, ThreadView
 from thread_objects.errors import Busy, from_refusal
@@ -135,7 +137,7 @@ class Pump:
                     code=item.refusal.code,
                     at=now_ms(),
                     submission_id=submission_id(mutation.thread_id, mutation.principal, mutation.key)
-                    if mutation.kind == names.SUBMIT
+                    if isinstance(mutation, Submit)
                     else mutation.submission_id,
                 )
             )
@@ -190,14 +192,13 @@ class Pump:
 
     async def _clear_mark(self) -> None:
         through = self.unmark_through
-        try:
+        # A mark that could not be cleared is found by the next sweep.
+        with suppress(ActivityError):
             await workflow.execute_local_activity(
                 names.ACTIVITY_CLEAR_MARK,
                 ClearMarkRequest(object_id=self._owner.object_id, through=through),
                 schedule_to_close_timeout=timedelta(milliseconds=self._owner.config.apply_timeout_ms),
                 retry_policy=_QUICK_RETRIES,
             )
-        except ActivityError:
-            pass  # the sweep finds the mark again
         if self.unmark_through == through:
             self.unmark_through = 0

@@ -1,0 +1,1 @@
+"""The wire: names, limits, identities, frozen messages, records and reports. Imports pydantic only."""

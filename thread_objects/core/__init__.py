@@ -1,0 +1,1 @@
+"""The pure core: what must hold, decided without I/O, clock or randomness."""

@@ -80,9 +80,7 @@ def _terminal_rows(snapshot: Snapshot, evidence: Evidence) -> Decision | None:
     if snapshot.state is SubmissionState.SETTLED:
         return NoAction()
     if evidence.settlement_outcome is not None:
-        return FinalizeLedgerFromHistory(
-            ids.settlement_id(snapshot.submission_id), evidence.settlement_outcome
-        )
+        return FinalizeLedgerFromHistory(ids.settlement_id(snapshot.submission_id), evidence.settlement_outcome)
     return None
 
 

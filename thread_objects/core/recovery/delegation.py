@@ -192,9 +192,7 @@ def live_duty(snapshot: Snapshot, evidence: Evidence) -> Decision | None:
     decisions += [RepairSubagentStartLink(view.call_id) for view in found.get(Duty.REPAIR_START_LINK, ())]
     decisions += [AwaitChildAdmissionResolution(view.call_id) for view in found.get(Duty.AWAIT_ADMISSION, ())]
     decisions += [
-        ResumePendingToolBatch(view.call.turn)
-        for view in found.get(Duty.RESUME_BATCH, ())
-        if view.call is not None
+        ResumePendingToolBatch(view.call.turn) for view in found.get(Duty.RESUME_BATCH, ()) if view.call is not None
     ]
     if waiting:
         decisions.append(EnsureWaitingForChild(_children((*waiting, *terminal))))
