@@ -5,7 +5,7 @@ Every method is synchronous, is exactly one transaction, may be repeated, and ra
 Fences (token, epoch) are compared inside the `UPDATE`. Nothing here knows Temporal.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.states import SubmissionState
 from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
 from thread_objects.core.faults import RecoveryFailure as RecoveryFailure  # noqa: PLC0414 - named by the Store
-from thread_objects.core.recovery import Snapshot
+from thread_objects.core.recovery import LostCall, Reconciled, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,16 @@ class OldMark:
     mark: int
     marked_at: int
     worker: str
+
+
+class Reconciler(Protocol):
+    """Says what became of one lost call. May be called again for the same call; must not run it.
+
+    An exception, or no answer in time, proves nothing: the call stays open and is asked about again.
+    """
+
+    def __call__(self, call: LostCall, /) -> Reconciled | Awaitable[Reconciled]:
+        """The answer, plain or awaitable."""
 
 
 class Store(Protocol):

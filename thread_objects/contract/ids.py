@@ -116,24 +116,30 @@ def tool_settled_record(run: str, turn: int, call: str) -> RecordId:
     return RecordId(f"tool-settled:{run}:{turn}:{call}")
 
 
-def tool_unknown_record(run: str, turn: int, call: str) -> RecordId:
-    """The statement that a tool call may have happened."""
-    return RecordId(f"tool-unknown:{run}:{turn}:{call}")
+def _numbered(form: str, earlier: int) -> str:
+    # A call that was permitted to run again may be lost again. The first identity is the contract's; later rounds
+    # are numbered behind a separator of their own, since ids are never used twice.
+    return f"{form}#{earlier + 1}" if earlier else form
 
 
-def tool_resolved_record(run: str, turn: int, call: str) -> RecordId:
-    """The closure of an Unknown Outcome."""
-    return RecordId(f"tool-resolved:{run}:{turn}:{call}")
+def tool_unknown_record(run: str, turn: int, call: str, earlier: int = 0) -> RecordId:
+    """The statement that a tool call may have happened; `earlier` such statements exist for this call."""
+    return RecordId(_numbered(f"tool-unknown:{run}:{turn}:{call}", earlier))
 
 
-def unknown_batch(sid: str, turn: int) -> BatchId:
-    """The batch of the unknown records of one Turn."""
-    return BatchId(f"mark-unknown:{sid}:{turn}")
+def tool_resolved_record(run: str, turn: int, call: str, earlier: int = 0) -> RecordId:
+    """The closure of an Unknown Outcome; `earlier` resolutions of this call exist."""
+    return RecordId(_numbered(f"tool-resolved:{run}:{turn}:{call}", earlier))
 
 
-def resolution_batch(sid: str, call: str) -> BatchId:
-    """The batch that makes a resolution canonical."""
-    return BatchId(f"resolve:{sid}:{call}")
+def unknown_batch(sid: str, turn: int, earlier: int = 0) -> BatchId:
+    """The batch of the unknown records of one Turn; `earlier` such batches exist."""
+    return BatchId(_numbered(f"mark-unknown:{sid}:{turn}", earlier))
+
+
+def resolution_batch(sid: str, call: str, earlier: int = 0) -> BatchId:
+    """The batch that makes a resolution canonical; `earlier` ones exist for this call id in the Run."""
+    return BatchId(_numbered(f"resolve:{sid}:{call}", earlier))
 
 
 def approval_request_record(run: str, turn: int, call: str) -> RecordId:
@@ -155,9 +161,9 @@ def approval_decision_record(run: str, turn: int, call: str) -> RecordId:
     return RecordId(f"approval-decision:{run}:{turn}:{call}")
 
 
-def approval_decision_batch(sid: str, call: str) -> BatchId:
-    """The batch of the canonical decision."""
-    return BatchId(f"approval-decision:{sid}:{call}")
+def approval_decision_batch(sid: str, call: str, earlier: int = 0) -> BatchId:
+    """The batch of the canonical decision; `earlier` decisions on this call id exist in the Run."""
+    return BatchId(_numbered(f"approval-decision:{sid}:{call}", earlier))
 
 
 def step_record(run: str, call: str, name: str) -> RecordId:

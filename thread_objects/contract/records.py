@@ -112,6 +112,8 @@ class ToolCallResolved(Payload):
     resolution: Resolution
     author: Name
     reason: Reason
+    resolved_at: int = 0
+    """When the stored intent behind it was given; ties the two together, so that no intent is used twice."""
 
 
 class ToolStepSettled(Payload):

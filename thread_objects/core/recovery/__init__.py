@@ -3,6 +3,13 @@
 The executor lives with the activities; its fenced claim is the only authority on liveness.
 """
 
+from thread_objects.core.recovery.batches import abort_batch as abort_batch
+from thread_objects.core.recovery.batches import aborted_settlement as aborted_settlement
+from thread_objects.core.recovery.batches import approval_batches as approval_batches
+from thread_objects.core.recovery.batches import repair_batch as repair_batch
+from thread_objects.core.recovery.batches import resolution_batch as resolution_batch
+from thread_objects.core.recovery.batches import resolution_batches as resolution_batches
+from thread_objects.core.recovery.batches import unknown_batches as unknown_batches
 from thread_objects.core.recovery.classify import APPROVAL_PENDING as APPROVAL_PENDING
 from thread_objects.core.recovery.classify import WAITING_FOR_CHILD as WAITING_FOR_CHILD
 from thread_objects.core.recovery.classify import classify as classify
@@ -12,6 +19,19 @@ from thread_objects.core.recovery.decisions import predicted_disposition as pred
 from thread_objects.core.recovery.decisions import tag as tag
 from thread_objects.core.recovery.evidence import Evidence as Evidence
 from thread_objects.core.recovery.evidence import OpenCall as OpenCall
+from thread_objects.core.recovery.intents import approval_intent as approval_intent
+from thread_objects.core.recovery.intents import covered as covered
+from thread_objects.core.recovery.intents import undecided as undecided
+from thread_objects.core.recovery.intents import unknown_intent as unknown_intent
+from thread_objects.core.recovery.reconciled import CompletedWithResult as CompletedWithResult
+from thread_objects.core.recovery.reconciled import LostCall as LostCall
+from thread_objects.core.recovery.reconciled import NeverStarted as NeverStarted
+from thread_objects.core.recovery.reconciled import Reconciled as Reconciled
+from thread_objects.core.recovery.reconciled import SafeToRetry as SafeToRetry
+from thread_objects.core.recovery.reconciled import Uncertain as Uncertain
+from thread_objects.core.recovery.resumption import Permit as Permit
+from thread_objects.core.recovery.resumption import Resumption as Resumption
+from thread_objects.core.recovery.resumption import resumption as resumption
 from thread_objects.core.recovery.snapshot import AbortFact as AbortFact
 from thread_objects.core.recovery.snapshot import ApprovalIntent as ApprovalIntent
 from thread_objects.core.recovery.snapshot import ChildAttachment as ChildAttachment
