@@ -1,7 +1,11 @@
 """Reaching the Temporal server: settings over Temporal's own profile and environment over its defaults."""
 
 import asyncio
+import atexit
+import re
+import time
 from dataclasses import replace
+from functools import cache
 
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -13,6 +17,14 @@ from thread_objects.settings import Settings
 
 DEFAULT_ADDRESS = "127.0.0.1:7233"
 DEFAULT_NAMESPACE = "default"
+_SYSTEM_MESSAGE = re.compile(r'message: "([^"]+)"')
+
+
+@cache
+def _let_callbacks_end() -> None:
+    # A thread of the SDK may still be on its way out of a callback when the program ends; finalizing the
+    # interpreter under it aborts the process (sdk-python#300). Exit handlers run while that is still harmless.
+    atexit.register(time.sleep, 0.05)
 
 
 def resolve(settings: Settings) -> ClientConfigProfile:
@@ -34,6 +46,7 @@ async def connect(settings: Settings) -> Client:
 
     Tries for `settings.connect_timeout_s`; then raises `ServerUnavailable` naming the address.
     """
+    _let_callbacks_end()
     profile = resolve(settings)
     config = profile.to_client_connect_config()
     if settings.tls is not None and not (settings.tls and config.get("tls")):
@@ -56,4 +69,7 @@ async def connect(settings: Settings) -> Client:
 
 
 def _first_line(error: object) -> str:
+    # The bridge tells a refused connection as nested debug output; the system's own words are inside.
+    if found := _SYSTEM_MESSAGE.search(str(error)):
+        return found[1].lower()
     return (str(error).splitlines() or [""])[0][:200] if error is not None else ""

@@ -40,14 +40,18 @@ def port_is_free(port: int) -> bool:
 
 
 class Tethered:
-    """One running command. Constructing starts it or raises `OSError`; ending it twice is safe."""
+    """One running command. Constructing starts it or raises `OSError`; ending it twice is safe.
+
+    `env` is laid over this process's environment; a name with None is taken out of it.
+    """
 
     def __init__(
         self,
         command: Sequence[str],
         *,
         log: Path,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str | None] | None = None,
+        cwd: Path | None = None,
         grace_s: float = STOP_GRACE_S,
     ) -> None:
         self.log = log
@@ -59,7 +63,8 @@ class Tethered:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=sink,
-                env={**os.environ, **(env or {})},
+                env={name: value for name, value in {**os.environ, **(env or {})}.items() if value is not None},
+                cwd=cwd,
                 start_new_session=True,
             )
         assert self._tether.stdout is not None  # noqa: S101  # it was asked for
