@@ -1,0 +1,207 @@
+"""Messages as the contract defines them, with values that tests can recognise."""
+
+from typing import Any
+
+from thread_objects.contract.messages import (
+    AbortAnswer,
+    ApprovalAnswer,
+    Diagnostic,
+    LogRecord,
+    Pending,
+    PendingReceipt,
+    Receipt,
+    Settlement,
+    SubmissionStatus,
+    UnknownAnswer,
+    UsageSummary,
+)
+from thread_objects.contract.reports import AlarmView, GenerationView, MaintenancePassReport, ObjectReport, RefusedInput
+from thread_objects.contract.states import (
+    AlarmOutcome,
+    Decision,
+    Outcome,
+    PassPhase,
+    ResolutionKind,
+    SubmissionState,
+)
+from thread_objects.contract.views import BindingWait, Fault, RowView, ThreadView
+
+THREAD, SUBMISSION, RECEIPT, CALL = "orders", "sub-1", "rcp-1", "call_0"
+AT = 1_750_000_000_123
+AT_TEXT = "2025-06-15T15:06:40.123Z"
+
+
+def pending_receipt() -> PendingReceipt:
+    return PendingReceipt(
+        thread_id=THREAD,
+        principal="local",
+        key="k1",
+        submission_id=SUBMISSION,
+        receipt_id=RECEIPT,
+        run_id=f"run:{SUBMISSION}",
+    )
+
+
+def receipt(**changes: Any) -> Receipt:
+    facts = pending_receipt().model_dump() | {"queue_sequence": 7, "input_digest": "d" * 64, "admitted_at": AT}
+    return Receipt(**(facts | changes))
+
+
+def settlement(outcome: Outcome = Outcome.COMPLETED, **changes: Any) -> Settlement:
+    facts: dict[str, Any] = {
+        "submission_id": SUBMISSION,
+        "settlement_id": f"settlement:{SUBMISSION}",
+        "receipt_id": RECEIPT,
+        "thread_id": THREAD,
+        "outcome": outcome,
+        "run_id": f"run:{SUBMISSION}",
+        "settled_at": AT,
+        "usage": UsageSummary(turns=2, tool_calls=1, input_tokens=1_200, output_tokens=34),
+    }
+    if outcome is Outcome.COMPLETED:
+        facts["result"] = "Order 1001 is on its way."
+    if outcome is Outcome.FAILED:
+        facts["diagnostic"] = Diagnostic(error_tag="ModelError", message="503 from the provider")
+    return Settlement(**(facts | changes))
+
+
+def pending(call: str = CALL, tool: str = "refund") -> Pending:
+    return Pending(
+        submission_id=SUBMISSION, tool_call_id=call, tool_name=tool, turn=1, since=AT, arguments={"order_id": 1001}
+    )
+
+
+def status(state: SubmissionState = SubmissionState.SUSPENDED, **changes: Any) -> SubmissionStatus:
+    facts: dict[str, Any] = {
+        "submission_id": SUBMISSION,
+        "receipt_id": RECEIPT,
+        "thread_id": THREAD,
+        "principal": "local",
+        "key": "k1",
+        "agent_id": "support",
+        "queue_sequence": 7,
+        "state": state,
+        "owned": False,
+        "epoch": 3,
+        "admitted_at": AT,
+        "abort_requested": False,
+        "approvals": (pending(),),
+    }
+    return SubmissionStatus(**(facts | changes))
+
+
+def report(**changes: Any) -> ObjectReport:
+    head = RowView(submission_id=SUBMISSION, queue_sequence=7, state=SubmissionState.SUSPENDED, agent_id="support")
+    facts: dict[str, Any] = {
+        "object_id": THREAD,
+        "generation": GenerationView(dirty=9, processed=9, nonterminal=1),
+        "alarm": alarm(),
+        "lanes": (),
+        "threads": (ThreadView(thread_id=THREAD, nonterminal=2, head=head, unknown=1),),
+        "attempts": (),
+        "inbox": 0,
+        "inbox_bytes": 0,
+        "saturated": False,
+        "refusals": (RefusedInput(name="submit", bytes=1_900_000, digest="e" * 64, code="InvalidInput", at=AT),),
+        "refused_total": 1,
+        "passes": (
+            MaintenancePassReport(
+                phase=PassPhase.CAUGHT_UP, settled=2, alarm=AlarmOutcome.CLEARED, started_at=AT, ended_at=AT + 20
+            ),
+        ),
+        "faults": (
+            Fault(
+                thread_id=THREAD,
+                phase="load",
+                reason="corrupt",
+                error_tag="CorruptRecord",
+                operation="recovery_page",
+                first_failed_at=AT,
+                last_failed_at=AT,
+                retry_at=AT + 5_000,
+                attempts=1,
+            ),
+        ),
+        "binding_waits": (BindingWait(thread_id=THREAD, submission_id=SUBMISSION, reported_at=AT, agent_id="absent"),),
+    }
+    return ObjectReport(**(facts | changes))
+
+
+def alarm() -> AlarmView:
+    return AlarmView(maintenance=None)
+
+
+def abort_answer() -> AbortAnswer:
+    return AbortAnswer(submission_id=SUBMISSION, author="ada", reason="", requested_at=AT)
+
+
+def approval_answer() -> ApprovalAnswer:
+    return ApprovalAnswer(
+        submission_id=SUBMISSION,
+        tool_call_id=CALL,
+        decision=Decision.APPROVED,
+        resolver="ada",
+        reason="",
+        decided_at=AT,
+        state=SubmissionState.INPUT_APPLIED,
+    )
+
+
+def unknown_answer() -> UnknownAnswer:
+    return UnknownAnswer(
+        submission_id=SUBMISSION,
+        tool_call_id=CALL,
+        resolution=ResolutionKind.NEVER_HAPPENED,
+        author="ada",
+        reason="",
+        resolved_at=AT,
+        state=SubmissionState.INPUT_APPLIED,
+    )
+
+
+def record(sequence: int, kind: str, **payload: Any) -> LogRecord:
+    return LogRecord(
+        thread_id=THREAD,
+        sequence=sequence,
+        record_id=f"record-{sequence}",
+        batch_id=f"batch-{sequence}",
+        kind=kind,
+        created_at=AT,
+        payload=payload,
+        offset=str(sequence),
+    )
+
+
+def records() -> list[LogRecord]:
+    run, turn = f"run:{SUBMISSION}", {"runId": f"run:{SUBMISSION}", "turn": 1, "turnId": "t"}
+    call = {"toolCallId": CALL, "toolName": "refund"}
+    words = {"kind": "response", "parts": [{"part_kind": "text", "content": "One moment."}]}
+    declared = {**call, "arguments": {"order_id": 1001}, "argumentsDigest": "a" * 64, "approval": True}
+    return [
+        record(1, "ThreadCreated", agentId="support"),
+        record(2, "UserInputRecorded", submissionId=SUBMISSION, input="Refund order 1001", runId=run),
+        record(3, "RunStarted", runId=run, startedAt=AT, deadlineAt=AT + 3_600_000),
+        record(4, "ModelResponseRecorded", **turn, messages=[words], messagesDigest="b" * 64, calls=[declared]),
+        record(5, "ToolApprovalRequested", **turn, **call, argumentsDigest="a" * 64),
+        record(6, "ToolApprovalDecided", **turn, **call, decision="approved", resolver="ada", reason="fine"),
+        record(7, "ToolCallSettled", **turn, **call, result={"refunded": True}),
+        record(8, "ToolCallUnknown", **turn, **call, reason="the worker died"),
+        record(9, "ToolCallResolved", **turn, **call, resolution="never-started", author="ada", reason=""),
+        record(10, "ToolStepSettled", **turn, **call, stepName="pay", output=1, outputDigest="c" * 64),
+        record(11, "ModelResponseInterrupted", runId=run, supersededEpoch=2, attemptId="a1", reason="owner died"),
+        record(12, "AbortRequested", submissionId=SUBMISSION, author="ada", reason="no longer needed"),
+        record(13, "RepairAnnotated", reason="recovery:repair"),
+        record(14, "RunFailed", runId=run, failure={"errorTag": "ModelError", "message": "503"}),
+        record(15, "RunCompleted", runId=run, output="Done."),
+        record(
+            16,
+            "SubmissionSettled",
+            submissionId=SUBMISSION,
+            settlementId=f"settlement:{SUBMISSION}",
+            receiptId=RECEIPT,
+            outcome="completed",
+            runId=run,
+            result="Done.",
+        ),
+        record(17, "KindOfALaterVersion", weather="fine"),
+    ]
