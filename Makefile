@@ -48,6 +48,9 @@ format: $(STAMP)  ## Format and mend what can be mended
 wheel: $(STAMP)  ## Build wheel and sdist into dist/
 	$(BIN)/python -m hatchling build -d dist
 
+bench: $(STAMP)  ## W1 to W5, beside plain Temporal where it is at hand (BENCH="--only w1,w2 --reps 1 --check")
+	$(BIN)/python -m benchmarks.run $(BENCH)
+
 lock: $(STAMP)  ## Resolve anew: writes requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools
 	$(BIN)/python .ci/lock.py > $(VENV)/lock.in

@@ -1,0 +1,40 @@
+"""The scripted agent as pydantic-ai sees it, bound for our worker: `--agents benchmarks.bench_agents:registry`."""
+
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from benchmarks import workload
+from benchmarks.workload import AGENT, ANSWER, Script
+from thread_objects.agents import Registry, bind
+from thread_objects.contract.states import ToolClass
+
+
+def respond(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+    """Reads the whole conversation, as a real model would be sent it, and follows the last text's script."""
+    if not sum(_chars(part) for message in messages for part in message.parts):
+        raise ValueError("an empty conversation")
+    turns_done = 0
+    for message in reversed(messages):
+        if isinstance(message, ModelResponse):
+            turns_done += 1
+        elif (text := _text(message)) is not None:
+            calls = Script.of(text).calls(turns_done)
+            asked = [ToolCallPart("act", call, tool_call_id=str(call["id"])) for call in calls]
+            return ModelResponse(parts=asked or [TextPart(ANSWER)])
+    raise ValueError("nobody has said anything")
+
+
+def _chars(part: object) -> int:
+    content = getattr(part, "content", None)
+    return len(content) if isinstance(content, str) else 0
+
+
+def _text(message: ModelRequest) -> str | None:
+    return next((str(part.content) for part in message.parts if isinstance(part, UserPromptPart)), None)
+
+
+agent = Agent(FunctionModel(respond), name=AGENT)
+agent.tool_plain(workload.act)
+
+registry = Registry([bind(agent, id=AGENT, tools={"act": ToolClass.UNCERTAIN})])
