@@ -1,0 +1,58 @@
+"""Marks: a batch that was committed by a workflow task that never was leaves one, and a sweep finds it.
+
+Rule guarded: a mark goes only with a batch whose answer the workflow has recorded, or with a pass that began later.
+"""
+
+from collections.abc import Sequence
+
+from thread_objects.contract.activities import ApplyRequest
+from thread_objects.ports import OldMark
+
+from .engine import Transaction, listed
+from .submissions import OPEN
+
+
+def leave(tx: Transaction, request: ApplyRequest, *, worker: str, now: int) -> None:
+    """Leave this batch's mark. An older one that nobody recorded keeps its age."""
+    tx.run(
+        "INSERT INTO objects (object_id, worker, mark, marked_at) VALUES (:object_id, :worker, :mark, :now)"
+        " ON CONFLICT (object_id) DO UPDATE SET worker = :worker, mark = :mark, marked_at = CASE"
+        " WHEN objects.mark IS NOT NULL AND objects.mark > :through THEN objects.marked_at ELSE :now END",
+        {
+            "object_id": request.object_id,
+            "worker": worker,
+            "mark": request.mark,
+            "through": request.applied_through,
+            "now": now,
+        },
+    )
+
+
+def clear(tx: Transaction, object_id: str, through: int) -> None:
+    """Remove the mark if it is not newer."""
+    if through > 0:
+        tx.run(
+            "UPDATE objects SET mark = NULL, marked_at = NULL WHERE object_id = :object_id AND mark <= :through",
+            {"object_id": object_id, "through": through},
+        )
+
+
+def old(tx: Transaction, *, before: int, limit: int) -> list[OldMark]:
+    """Objects with a mark left before an instant, oldest first."""
+    rows = tx.all(
+        "SELECT object_id, mark, marked_at, worker FROM objects WHERE mark IS NOT NULL AND marked_at < :before"
+        " ORDER BY marked_at LIMIT :limit",
+        {"before": before, "limit": limit},
+    )
+    return [OldMark(*row) for row in rows]
+
+
+def of_workers(tx: Transaction, workers: Sequence[str], *, limit: int) -> list[str]:
+    """Objects last served by these workers that have a mark or nonterminal rows."""
+    names, params = listed("worker", workers)
+    rows = tx.all(
+        f"SELECT o.object_id FROM objects o WHERE o.worker IN {names} AND (o.mark IS NOT NULL OR EXISTS"
+        f" (SELECT 1 FROM submissions WHERE object_id = o.object_id AND {OPEN})) ORDER BY o.object_id LIMIT :limit",
+        {**params, "limit": limit},
+    )
+    return [row[0] for row in rows]

@@ -1,0 +1,110 @@
+"""What recovery reads and does to single rows. Every step may be repeated; evidence decides, never a clock."""
+
+from thread_objects.contract.messages import Settlement
+from thread_objects.contract.states import SubmissionState
+from thread_objects.core import ledger
+from thread_objects.core.recovery import AbortFact, Ownership, Snapshot, Suspension
+from thread_objects.errors import NotFound
+
+from . import admission, approvals, lanes, settlements, submissions, unknown
+from .engine import Transaction
+from .submissions import OPEN, Submission
+
+
+def page(tx: Transaction, thread_id: str, *, after: int, limit: int) -> list[Snapshot]:
+    """Snapshots of nonterminal rows past a queue sequence, without the fresh ones."""
+    lane = lanes.look(tx, thread_id)
+    if lane is None:
+        return []
+    rows = tx.all(
+        f"SELECT {submissions.COLUMNS} FROM submissions WHERE object_id = :object_id AND thread_id = :thread_id"
+        f" AND {OPEN} AND queue_sequence > :after AND NOT (state = 'ready' AND claims = 0 AND abort_at IS NULL)"
+        " ORDER BY queue_sequence LIMIT :limit",
+        {"object_id": lane.object_id, "thread_id": thread_id, "after": after, "limit": limit},
+    )
+    return [_snapshot(tx, lane, submissions.read(row)) for row in rows]
+
+
+def snapshot(tx: Transaction, submission_id: str) -> Snapshot | None:
+    """One row's recovery snapshot."""
+    row = submissions.find(tx, submission_id)
+    lane = lanes.look(tx, row.thread_id) if row is not None else None
+    return _snapshot(tx, lane, row) if lane is not None and row is not None else None
+
+
+def _snapshot(tx: Transaction, lane: lanes.Lane, row: Submission) -> Snapshot:
+    owned = lane.owner_submission_id == row.submission_id
+    abort = row.abort
+    suspension = None
+    if row.suspension_reason is not None:
+        suspension = Suspension(row.suspension_reason, row.listed_calls, row.listed_children)
+    linkage = None
+    if row.parent_submission_id is not None and row.parent_call_id is not None:
+        linkage = (row.parent_submission_id, row.parent_call_id)
+    joins = tx.all(
+        "SELECT submission_id FROM submissions WHERE host_submission_id = :submission_id ORDER BY queue_sequence",
+        {"submission_id": row.submission_id},
+    )
+    return Snapshot(
+        submission_id=row.submission_id,
+        receipt_id=row.receipt_id,
+        thread_id=row.thread_id,
+        queue_sequence=row.queue_sequence,
+        agent_id=row.agent_id,
+        state=row.state,
+        ownership=Ownership(
+            lane.owner_attempt_id or "", lane.owner_producer_id or "", lane.epoch, lane.lease_until or 0
+        )
+        if owned
+        else None,
+        input_applied=row.input_applied,
+        abort_intent=AbortFact(abort.author, abort.reason, abort.requested_at) if abort is not None else None,
+        joins=tuple(joined for (joined,) in joins),
+        host_submission_id=row.host_submission_id,
+        suspension=suspension,
+        approval_decisions=approvals.intents(tx, row.submission_id),
+        unknown_calls=unknown.open_calls(tx, row.submission_id),
+        unknown_resolutions=unknown.intents(tx, row.thread_id, row.submission_id),
+        parent_linkage=linkage,
+        thread_materialized=bool(lane.materialized),
+    )
+
+
+def _locked_row(tx: Transaction, submission_id: str) -> tuple[lanes.Lane, Submission]:
+    seen = submissions.find(tx, submission_id)
+    if seen is None:
+        raise NotFound(what="submission", id=submission_id)
+    lane = lanes.locked(tx, seen.thread_id)
+    return lane, submissions.get(tx, submission_id)  # again: the lock may have waited for a change
+
+
+def make_ready(tx: Transaction, submission_id: str, *, deployment_id: str, now: int) -> None:
+    """Materialise the Thread, ensure its created record, mark the row ready; the first time stays."""
+    lane, row = _locked_row(tx, submission_id)
+    admission.ensure_materialized(tx, lane, row.agent_id, deployment_id=deployment_id, now=now)
+    if row.state is SubmissionState.ADMITTED:
+        submissions.move(tx, row, ledger.Operation.MARK_READY, ready_at=now)
+
+
+def publish_queued_abort(tx: Transaction, submission_id: str, *, now: int) -> Settlement | None:
+    """Settle aborted without a claim, where nobody has one."""
+    lane, row = _locked_row(tx, submission_id)
+    if (
+        row.state is not SubmissionState.READY
+        or row.abort is None
+        or lane.owner_submission_id == submission_id
+    ):
+        return None
+    return settlements.abort_queued(tx, lane, row, deployment_id="", now=now)
+
+
+def apply_unknown_resolutions(tx: Transaction, submission_id: str) -> bool:
+    """Wake a covered unknown row. False when it stays unknown."""
+    _, row = _locked_row(tx, submission_id)
+    return unknown.wake_if_covered(tx, row).state is not SubmissionState.UNKNOWN
+
+
+def wake_suspended(tx: Transaction, submission_id: str) -> bool:
+    """Wake a decided suspension. False when it stays suspended."""
+    _, row = _locked_row(tx, submission_id)
+    return approvals.wake_if_decided(tx, row).state is not SubmissionState.SUSPENDED

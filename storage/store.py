@@ -1,0 +1,267 @@
+"""The store: every operation of the port, each exactly one transaction on a `Database`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, ReadAnswer, ReadRequest
+from thread_objects.contract.messages import LogRecord, Settlement
+from thread_objects.contract.records import Batch, SubmissionSettled
+from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
+from thread_objects.core.recovery import Snapshot
+from thread_objects.ports import AbortIntent, Claim, ClaimRequest, OldMark, RecoveryFailure, Tail
+
+from . import (
+    aborts,
+    applying,
+    approvals,
+    claims,
+    faults,
+    fleet,
+    handing,
+    lanes,
+    log,
+    marks,
+    reads,
+    recoveries,
+    settlements,
+    submissions,
+    surveys,
+)
+from .engine import Database
+from .limits import StoreLimits
+
+
+class SqlStore:
+    """`Store` on either database. Safe to use from many threads."""
+
+    def __init__(self, database: Database, limits: StoreLimits) -> None:
+        self._database = database
+        self._limits = limits
+
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        self._database.close()
+
+    # --- the object ------------------------------------------------------------------------------------------
+
+    def apply(self, request: ApplyRequest, *, worker: str, registry: Registry, now: int) -> ApplyAnswer:
+        """Apply a batch of mutations in order."""
+        return self._database.write(
+            lambda tx: applying.apply(
+                tx, request, worker=worker, registry=registry, limits=self._limits, now=now
+            )
+        )
+
+    def survey(self, object_id: str) -> Survey:
+        """The folded control view of an object."""
+        return self._database.read(lambda tx: surveys.survey(tx, object_id))
+
+    def view(self, thread_id: str) -> ThreadView:
+        """The folded control view of one Thread."""
+        return self._database.read(lambda tx: surveys.view_of(tx, thread_id))
+
+    def clear_mark(self, object_id: str, through: int) -> None:
+        """Remove the object's mark if it is not newer."""
+        self._database.write(lambda tx: marks.clear(tx, object_id, through))
+
+    # --- claims ----------------------------------------------------------------------------------------------
+
+    def begin(
+        self, request: ClaimRequest, *, run_duration_ms: Callable[[str], int], deployment_id: str, now: int
+    ) -> Claim | None:
+        """Claim the head and make a ready row's input canonical."""
+        return self._database.write(
+            lambda tx: claims.begin(
+                tx, request, run_duration_ms=run_duration_ms, deployment_id=deployment_id, now=now
+            )
+        )
+
+    def claim(self, request: ClaimRequest, *, now: int) -> Claim | None:
+        """Claim the head and change nothing else."""
+        return self._database.write(lambda tx: claims.grant(tx, request, now=now))
+
+    def claim_submission(self, request: ClaimRequest, submission_id: str, *, now: int) -> Claim | None:
+        """Claim the head if it is this Submission."""
+        return self._database.write(lambda tx: claims.grant(tx, request, now=now, only=submission_id))
+
+    def renew(self, claim: Claim, *, now: int) -> Claim:
+        """Extend the lease, never shorten it."""
+        return replace(claim, lease_until=self._database.write(lambda tx: lanes.renew(tx, claim, now=now)))
+
+    def release(self, claim: Claim, *, mark_through: int = 0, now: int) -> ThreadView:  # noqa: ARG002
+        """End ownership."""
+        return self._database.write(lambda tx: handing.release(tx, claim, mark_through=mark_through))
+
+    # --- appends under a claim ---------------------------------------------------------------------------------
+
+    def append(self, claim: Claim, batch: Batch, *, now: int) -> Tail:  # noqa: ARG002
+        """Append at the actual tail, fenced by the claim's epoch."""
+        encoded = [log.encode(batch)]
+        return self._database.write(lambda tx: log.append(tx, claim, encoded))
+
+    def apply_input(self, claim: Claim, batch: Batch, *, now: int) -> Claim:  # noqa: ARG002
+        """Append the input batch and set the marker."""
+        return self._database.write(lambda tx: claims.apply_input(tx, claim, batch))
+
+    def mark_input_applied(self, claim: Claim, *, now: int) -> Claim:  # noqa: ARG002
+        """Set the marker of a canonical input."""
+        return self._database.write(lambda tx: claims.mark_input_applied(tx, claim))
+
+    def finish(
+        self,
+        claim: Claim,
+        batches: Sequence[Batch],
+        settled: SubmissionSettled,
+        *,
+        mark_through: int = 0,
+        now: int,
+    ) -> tuple[Settlement, ThreadView]:
+        """Append, publish, finalize."""
+        return self._database.write(
+            lambda tx: handing.finish(tx, claim, batches, settled, mark_through=mark_through, now=now)
+        )
+
+    def suspend(
+        self,
+        claim: Claim,
+        batch: Batch | None,
+        tool_call_ids: Sequence[str],
+        *,
+        mark_through: int = 0,
+        now: int,
+    ) -> tuple[bool, ThreadView, Tail]:
+        """Append the request and suspend until its calls are decided."""
+        return self._database.write(
+            lambda tx: handing.suspend(
+                tx, claim, batch, tuple(tool_call_ids), mark_through=mark_through, now=now
+            )
+        )
+
+    def mark_unknown(
+        self,
+        claim: Claim,
+        batches: Sequence[Batch],
+        calls: Mapping[str, str],
+        *,
+        mark_through: int = 0,
+        now: int,
+    ) -> ThreadView:
+        """Append the unknown records, mark the row, release."""
+        return self._database.write(
+            lambda tx: handing.mark_unknown(tx, claim, batches, calls, mark_through=mark_through, now=now)
+        )
+
+    # --- recovery ----------------------------------------------------------------------------------------------
+
+    def recovery_page(self, thread_id: str, *, after: int, limit: int) -> list[Snapshot]:
+        """Snapshots of nonterminal rows that are not fresh."""
+        return self._database.read(lambda tx: recoveries.page(tx, thread_id, after=after, limit=limit))
+
+    def snapshot(self, submission_id: str) -> Snapshot | None:
+        """One row's snapshot."""
+        return self._database.read(lambda tx: recoveries.snapshot(tx, submission_id))
+
+    def run_records(self, submission_id: str) -> list[LogRecord]:
+        """The canonical records of a Submission and its Run."""
+        return self._database.read(lambda tx: log.of_run(tx, submission_id))
+
+    def materialize_and_ready(self, submission_id: str, *, deployment_id: str, now: int) -> None:
+        """Materialise the Thread and mark the row ready."""
+        self._database.write(
+            lambda tx: recoveries.make_ready(tx, submission_id, deployment_id=deployment_id, now=now)
+        )
+
+    def publish_queued_abort(self, submission_id: str, *, now: int) -> Settlement | None:
+        """Settle aborted what nobody claimed."""
+        return self._database.write(lambda tx: recoveries.publish_queued_abort(tx, submission_id, now=now))
+
+    def deny_pending_approvals(self, submission_id: str, *, resolver: str, reason: str, now: int) -> None:
+        """Close an approval suspension under an abort."""
+        self._database.write(
+            lambda tx: approvals.deny_pending(tx, submission_id, resolver=resolver, reason=reason, now=now)
+        )
+
+    def finalize(self, submission_id: str, *, now: int) -> Settlement:
+        """Finalize the row from its record."""
+        return self._database.write(lambda tx: settlements.finalize(tx, submission_id, now=now))
+
+    def apply_unknown_resolutions(self, submission_id: str, *, now: int) -> bool:  # noqa: ARG002
+        """Wake a covered unknown row."""
+        return self._database.write(lambda tx: recoveries.apply_unknown_resolutions(tx, submission_id))
+
+    def wake_suspended(self, submission_id: str, *, now: int) -> bool:  # noqa: ARG002
+        """Wake a decided suspension."""
+        return self._database.write(lambda tx: recoveries.wake_suspended(tx, submission_id))
+
+    # --- faults --------------------------------------------------------------------------------------------------
+
+    def record_fault(self, thread_id: str, failure: RecoveryFailure, *, now: int) -> Fault:
+        """Store or update the Thread's fault."""
+        return self._database.write(lambda tx: faults.record(tx, thread_id, failure, now=now))
+
+    def clear_fault(self, thread_id: str, *, now: int) -> bool:  # noqa: ARG002
+        """Delete the fault."""
+        return self._database.write(lambda tx: faults.clear(tx, thread_id))
+
+    def fault(self, thread_id: str) -> Fault | None:
+        """The retained fault."""
+        return self._database.read(lambda tx: faults.read(tx, thread_id))
+
+    # --- reads while running ----------------------------------------------------------------------------------------
+
+    def abort_intent(self, submission_id: str) -> AbortIntent | None:
+        """The abort intent of one row."""
+        return self._database.read(lambda tx: aborts.intent(tx, submission_id))
+
+    def records(self, thread_id: str, *, after: int, limit: int) -> list[LogRecord]:
+        """A page of the log."""
+        return self._database.read(lambda tx: log.page_of_existing(tx, thread_id, after=after, limit=limit))
+
+    def tail(self, thread_id: str) -> Tail:
+        """The log's end."""
+        return self._database.read(lambda tx: log.tail(tx, thread_id))
+
+    def digest_at(self, thread_id: str, sequence: int) -> str | None:
+        """The tail digest after this sequence."""
+        return self._database.read(lambda tx: log.digest_at(tx, thread_id, sequence))
+
+    # --- workers and marks --------------------------------------------------------------------------------------------
+
+    def deployment_order(self, registry_key: str, *, now: int) -> int:
+        """The integer of a registry key."""
+        return self._database.write(lambda tx: fleet.deployment_order(tx, registry_key, now=now))
+
+    def worker_seen(self, worker: str, *, host: str, pid: int, now: int) -> None:
+        """This worker lives."""
+        self._database.write(lambda tx: fleet.seen(tx, worker, host=host, pid=pid, now=now))
+
+    def worker_gone(self, worker: str) -> None:
+        """This worker ended in good order."""
+        self._database.write(lambda tx: fleet.gone(tx, worker))
+
+    def workers_silent_since(self, instant: int) -> list[tuple[str, str, int]]:
+        """Workers not seen since an instant."""
+        return self._database.read(lambda tx: fleet.silent_since(tx, instant))
+
+    def old_marks(self, *, before: int, limit: int) -> list[OldMark]:
+        """Objects with an old mark."""
+        return self._database.read(lambda tx: marks.old(tx, before=before, limit=limit))
+
+    def objects_of_workers(self, workers: Sequence[str], *, limit: int) -> list[str]:
+        """Objects last served by these workers that still need somebody."""
+        return self._database.read(lambda tx: marks.of_workers(tx, workers, limit=limit))
+
+    def read(self, request: ReadRequest) -> ReadAnswer:
+        """One read for a client without a database."""
+        return self._database.read(lambda tx: reads.answer(tx, request))
+
+    # --- the plain log (beyond the port: import, verification) -----------------------------------------------------------
+
+    def materialize(self, thread_id: str, epoch: int) -> None:
+        """Create the log of a Thread that has rows, or raise its epoch."""
+        self._database.write(lambda tx: lanes.materialize(tx, lanes.locked(tx, thread_id), epoch))
+
+    def append_at(self, thread_id: str, batch: Batch, expected: Tail, epoch: int) -> tuple[Tail, bool]:
+        """Append at exactly this tail and epoch. Second value True for a replay."""
+        encoded = log.encode(batch)
+        return self._database.write(lambda tx: log.append_at(tx, thread_id, encoded, expected, epoch))

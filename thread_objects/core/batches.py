@@ -1,0 +1,190 @@
+"""Batches: how a batch becomes canonical text, and the batches that are the same whoever appends them.
+
+Rule guarded: batch and record ids are derived, so a repeated append collides with itself instead of happening twice.
+"""
+
+from dataclasses import dataclass
+
+from thread_objects.contract import ids
+from thread_objects.contract.messages import Diagnostic
+from thread_objects.contract.records import (
+    AbortRequested,
+    AnyPayload,
+    Batch,
+    Record,
+    RunStarted,
+    SubmissionSettled,
+    ThreadCreated,
+    ToolCallResolved,
+    ToolCallSettled,
+    UserInputRecorded,
+)
+from thread_objects.contract.states import Outcome, Resolution, ResolutionKind
+from thread_objects.contract.wire import Json
+from thread_objects.core.canonical import RECORD, canonical
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRecord:
+    """A record with the canonical text of its payload."""
+
+    record: Record
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """A batch with its canonical text, which is what the chain digest covers."""
+
+    batch_id: str
+    records: tuple[EncodedRecord, ...]
+    text: str
+
+
+def encode(batch: Batch) -> EncodedBatch:
+    """Canonical texts of a batch and of its payloads; each payload is printed once. Raises `Unpersistable`."""
+    records = tuple(
+        EncodedRecord(record, canonical(record.payload.model_dump(by_alias=True), RECORD))
+        for record in batch.records
+    )
+    # The keys are written in their sorted order, so this is the canonical text of the whole.
+    inner = ",".join(
+        f'{{"createdAt":{r.record.created_at},"deploymentId":{canonical(r.record.deployment_id)},'
+        f'"family":"{r.record.family}","payload":{r.body},"recordId":{canonical(r.record.record_id)},'
+        f'"schemaVersion":{r.record.schema_version}}}'
+        for r in records
+    )
+    return EncodedBatch(
+        batch.batch_id, records, f'{{"batchId":{canonical(batch.batch_id)},"records":[{inner}]}}'
+    )
+
+
+def _batch(batch_id: str, now: int, deployment_id: str, *records: tuple[str, AnyPayload]) -> Batch:
+    return Batch(
+        batch_id=batch_id,
+        records=tuple(
+            Record(record_id=record_id, created_at=now, deployment_id=deployment_id, payload=payload)
+            for record_id, payload in records
+        ),
+    )
+
+
+def thread_created(thread_id: str, agent_id: str, *, deployment_id: str, now: int) -> Batch:
+    """The first batch of a Thread."""
+    return _batch(
+        ids.thread_created_batch(thread_id),
+        now,
+        deployment_id,
+        (ids.thread_created_record(thread_id), ThreadCreated(agent_id=agent_id)),
+    )
+
+
+def run_input(submission_id: str, value: Json, *, duration_ms: int, deployment_id: str, now: int) -> Batch:
+    """An input and the start of its Run: the deadline counts from the first claim, whatever Attempts follow."""
+    run = ids.run_id(submission_id)
+    return _batch(
+        ids.input_batch(submission_id),
+        now,
+        deployment_id,
+        (
+            ids.input_record(submission_id),
+            UserInputRecorded(submission_id=submission_id, run_id=run, input=value),
+        ),
+        (ids.run_started_record(run), RunStarted(run_id=run, started_at=now, deadline_at=now + duration_ms)),
+    )
+
+
+def abort_requested(submission_id: str, author: str, reason: str, *, deployment_id: str, now: int) -> Batch:
+    """The canonical abort."""
+    return _batch(
+        ids.abort_batch(submission_id),
+        now,
+        deployment_id,
+        (
+            ids.abort_record(submission_id),
+            AbortRequested(submission_id=submission_id, author=author, reason=reason),
+        ),
+    )
+
+
+def settled(
+    submission_id: str,
+    receipt_id: str,
+    outcome: Outcome,
+    *,
+    run_id: str | None = None,
+    result: Json = None,
+    diagnostic: Diagnostic | None = None,
+) -> SubmissionSettled:
+    """A settlement payload with its derived identity."""
+    return SubmissionSettled(
+        submission_id=submission_id,
+        settlement_id=ids.settlement_id(submission_id),
+        receipt_id=receipt_id,
+        outcome=outcome,
+        run_id=run_id,
+        result=result,
+        diagnostic=diagnostic,
+    )
+
+
+def settlement(payload: SubmissionSettled, *, deployment_id: str, now: int) -> Batch:
+    """The batch of a settlement: its own record and nothing else."""
+    sid = payload.submission_id
+    return _batch(ids.settlement_batch(sid), now, deployment_id, (ids.settlement_id(sid), payload))
+
+
+_SAID = {
+    ResolutionKind.NEVER_HAPPENED: Resolution.NEVER_STARTED,
+    ResolutionKind.SAFE_TO_RETRY: Resolution.SAFE_RETRY,
+}
+
+
+def resolution_of(kind: ResolutionKind, is_failure: bool) -> Resolution:
+    """What the canonical record says of an intent. `abort-submission` has no record: it closes no call."""
+    if kind is ResolutionKind.COMPLETED_WITH_RESULT:
+        return Resolution.FAILED_WITH_ERROR if is_failure else Resolution.COMPLETED_WITH_RESULT
+    return _SAID[kind]
+
+
+def call_resolved(
+    submission_id: str,
+    tool_call_id: str,
+    tool_name: str,
+    turn: int,
+    kind: ResolutionKind,
+    *,
+    result: Json,
+    is_failure: bool,
+    author: str,
+    reason: str,
+    beside: bool = False,
+    deployment_id: str,
+    now: int,
+) -> Batch:
+    """A resolution made canonical: for a known result the result first, then who said so.
+
+    `beside`: an earlier permission of this call is canonical already, so the fact takes ids of its own.
+    """
+    run = ids.run_id(submission_id)
+    mark = ":fact" if beside else ""
+    said = ToolCallResolved(
+        run_id=run,
+        turn=turn,
+        tool_call_id=tool_call_id,
+        resolution=resolution_of(kind, is_failure),
+        author=author,
+        reason=reason,
+    )
+    records: list[tuple[str, AnyPayload]] = [(ids.tool_resolved_record(run, turn, tool_call_id) + mark, said)]
+    if kind is ResolutionKind.COMPLETED_WITH_RESULT:
+        fact = ToolCallSettled(
+            run_id=run,
+            turn=turn,
+            tool_call_id=tool_call_id,
+            tool_name=tool_name,
+            result=result,
+            is_failure=is_failure,
+        )
+        records.insert(0, (ids.tool_settled_record(run, turn, tool_call_id), fact))
+    return _batch(ids.resolution_batch(submission_id, tool_call_id) + mark, now, deployment_id, *records)
