@@ -7,12 +7,43 @@ from thread_objects.contract import messages, states
 
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 TERMS = {term.strip() for term in re.findall(r"^\| ([^|]+?) \|", GLOSSARY, re.MULTILINE)} - {"Term", "Verb", "---"}
-NOUNS = (
-    "Thread Object,Submission,Receipt,Settlement,Attempt,Turn,Alarm,Generation,Lane,Evidence,Recovery,Thread,Run,"
-    "Claim,Epoch,Lease,Log,Record,Batch,Ledger,Binding,Registry,Unknown Outcome,Step,Approval,Head,Wake,Obligation,"
-    "Failpoint,Inbox,Pump,Pass,Gate,Mark"
-).split(",")
-VERBS = "admit,claim,arm,charge,certify,settle,recover,park".split(",")
+NOUNS = [
+    "Thread Object",
+    "Submission",
+    "Receipt",
+    "Settlement",
+    "Attempt",
+    "Turn",
+    "Alarm",
+    "Generation",
+    "Lane",
+    "Evidence",
+    "Recovery",
+    "Thread",
+    "Run",
+    "Claim",
+    "Epoch",
+    "Lease",
+    "Log",
+    "Record",
+    "Batch",
+    "Ledger",
+    "Binding",
+    "Registry",
+    "Unknown Outcome",
+    "Step",
+    "Approval",
+    "Head",
+    "Wake",
+    "Obligation",
+    "Failpoint",
+    "Inbox",
+    "Pump",
+    "Pass",
+    "Gate",
+    "Mark",
+]
+VERBS = ["admit", "claim", "arm", "charge", "certify", "settle", "recover", "park"]
 
 
 def test_the_agreed_words_are_explained():

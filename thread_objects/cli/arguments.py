@@ -7,13 +7,19 @@ from typing import Annotated, Any
 import typer
 from pydantic import JsonValue
 
+from thread_objects.contract import ids
 from thread_objects.errors import InvalidInput
 
 Thread = Annotated[str, typer.Argument(help="The Thread's id.", show_default=False)]
-Submission = Annotated[str, typer.Argument(help="The Submission's id, as the receipt names it.", show_default=False)]
+Submission = Annotated[
+    str, typer.Argument(help="The Submission's id, or key:KEY of principal local.", show_default=False)
+]
 MaybeSubmission = Annotated[
     str | None,
-    typer.Argument(help="The Submission's id; without it the head of the Thread.", show_default=False),
+    typer.Argument(
+        help="The Submission's id, or key:KEY of principal local; without it the head of the Thread.",
+        show_default=False,
+    ),
 ]
 MaybeCall = Annotated[
     str | None,
@@ -25,6 +31,18 @@ Reason = Annotated[str, typer.Option(help="Recorded with the decision.")]
 Timeout = Annotated[
     float | None, typer.Option(help="Seconds to wait at most; for ever without it.", min=0.0, show_default=False)
 ]
+
+
+KEY_PREFIX = "key:"
+LOCAL = "local"
+"""The principal of who sends from the command line and names no other."""
+
+
+def submission_of(thread: str, named: str) -> str:
+    """The Submission's id. Ids are derived from the key, so naming one by its key asks nobody."""
+    if named.startswith(KEY_PREFIX):
+        return ids.submission_id(thread, LOCAL, named.removeprefix(KEY_PREFIX))
+    return named
 
 
 def read_input(text: str, *, as_value: bool) -> JsonValue:

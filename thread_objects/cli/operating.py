@@ -12,6 +12,7 @@ from thread_objects.cli.arguments import (
     Submission,
     Thread,
     read_json,
+    submission_of,
 )
 from thread_objects.cli.render import Screen
 from thread_objects.cli.session import Connection, connected, perform, whoami
@@ -66,7 +67,8 @@ def _decide(
     connection: Connection,
 ) -> None:
     async def action(client: ThreadClient) -> None:
-        found_submission, found_call = submission, call
+        found_submission = None if submission is None else submission_of(thread, submission)
+        found_call = call
         if found_submission is None or found_call is None:
             status = await standing(client, thread, submission)
             found_submission = status.submission_id
@@ -106,7 +108,7 @@ def resolve(
             found = _only(status.unknown_calls, "has an unknown outcome", submission)
         answer = await client.resolve_unknown(
             thread,
-            submission,
+            submission_of(thread, submission),
             found,
             resolution,
             result=value,

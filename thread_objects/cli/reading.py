@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from thread_objects.cli.arguments import AsJson, Thread
+from thread_objects.cli.arguments import AsJson, Thread, submission_of
 from thread_objects.cli.exits import Exit
 from thread_objects.cli.render import Screen
 from thread_objects.cli.session import Connection, connected, perform
@@ -40,7 +40,8 @@ def log(
 
         if follow or until is not None:
             shown = 0
-            async for record in client.follow(thread, after=after, until=until):
+            last = None if until is None else submission_of(thread, until)
+            async for record in client.follow(thread, after=after, until=last):
                 show(record)
                 shown += 1
                 if shown == limit:

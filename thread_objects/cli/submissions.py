@@ -13,6 +13,7 @@ from thread_objects.cli.arguments import (
     Thread,
     Timeout,
     read_input,
+    submission_of,
 )
 from thread_objects.cli.exits import BY_OUTCOME, Exit
 from thread_objects.cli.render import Screen
@@ -60,7 +61,7 @@ def wait(
     """Wait for the Settlement. Ends with 0, 3 or 4 by its outcome, with 6 when the time is over."""
 
     async def action(client: ThreadClient) -> Exit | None:
-        return await _settled(client, submission, thread, timeout, as_json=as_json)
+        return await _settled(client, submission_of(thread, submission), thread, timeout, as_json=as_json)
 
     perform(connection, action, as_json=as_json)
 
@@ -112,7 +113,7 @@ def abort(
     """Ask for a Submission to be aborted. The first request wins; asking again is safe."""
 
     async def action(client: ThreadClient) -> None:
-        answer = await client.abort(thread, submission, author=author or whoami(), reason=reason)
+        answer = await client.abort(thread, submission_of(thread, submission), author=author or whoami(), reason=reason)
         Screen().answer(answer, as_json=as_json)
 
     perform(connection, action, as_json=as_json)
@@ -126,6 +127,7 @@ async def standing(client: ThreadClient, thread: str, submission: str | None) ->
         if head is None:
             raise NotFound("nothing is unsettled ahead on this thread: name the submission", what="head", id=thread)
         submission = head.submission_id
+    submission = submission_of(thread, submission)
     found = await client.status(submission, thread_id=thread)
     if found is None:
         raise NotFound(what="submission", id=submission)

@@ -9,6 +9,7 @@ from click.testing import Result
 from tests.unit.cli import facts
 from tests.unit.cli.conftest import ScriptedClient
 from thread_objects.cli.exits import Exit
+from thread_objects.contract import ids
 from thread_objects.contract.messages import Receipt, Settlement, SubmissionStatus
 from thread_objects.contract.reports import ObjectReport
 from thread_objects.contract.states import Outcome, SubmissionState
@@ -241,3 +242,17 @@ def test_json_is_the_message_itself(threads: Threads, arguments: list[str], mode
     assert len(lines) == 1
     assert model.model_validate_json(lines[0])
     assert not any("_" in name for name in json.loads(lines[0]))
+
+
+def test_submission_may_be_named_by_its_key(threads: Threads, client: ScriptedClient):
+    """Ids are derived, so `key:KEY` names a Submission without asking anybody."""
+    derived = ids.submission_id("orders", "local", "k1")
+    client.found = facts.status(submission_id=derived)
+    threads("wait", "orders", "key:k1")
+    threads("abort", "orders", "key:k1", "--author", "ada")
+    threads("approve", "orders", "key:k1", "call_9")
+    threads("resolve", "orders", "key:k1", "never-happened", "call_9")
+    threads("status", "orders", "key:k1")
+    assert [derived in args for _name, args, _kwargs in client.asked] == [True] * 5
+    threads("log", "orders", "--until", "key:k1")
+    assert client.asked[-1][2]["until"] == derived
