@@ -129,13 +129,13 @@ def approval_batches(snapshot: Snapshot, evidence: Evidence, now: int, *, deploy
 
 
 def unknown_batches(
-    snapshot: Snapshot, calls: Sequence[OpenCall], reason: str, now: int, *, deployment_id: str = ""
+    snapshot: Snapshot, calls: Sequence[tuple[OpenCall, str]], now: int, *, deployment_id: str = ""
 ) -> tuple[Batch, ...]:
-    """The unknown records of these calls, Turn by Turn. A call whose statement still stands needs no other."""
+    """The unknown records of these (call, reason), Turn by Turn. A call whose statement still stands needs none."""
     run = ids.run_id(snapshot.submission_id)
     found = []
-    fresh = sorted((call for call in calls if not call.marked), key=lambda call: call.turn)
-    for turn, of_turn in groupby(fresh, key=lambda call: call.turn):
+    fresh = sorted((said for said in calls if not said[0].marked), key=lambda said: said[0].turn)
+    for turn, of_turn in groupby(fresh, key=lambda said: said[0].turn):
         batch = list(of_turn)
         for part, first in enumerate(range(0, len(batch), limits.BATCH_RECORDS_MAX)):
             some = batch[first : first + limits.BATCH_RECORDS_MAX]
@@ -146,9 +146,9 @@ def unknown_batches(
                         run_id=run, turn=turn, tool_call_id=call.call_id, tool_name=call.name, reason=reason
                     ),
                 )
-                for call in some
+                for call, reason in some
             ]
-            batch_id = ids.unknown_batch(snapshot.submission_id, turn, some[0].unknown_batches + part)
+            batch_id = ids.unknown_batch(snapshot.submission_id, turn, some[0][0].unknown_batches + part)
             found.append(_batch(batch_id, now, deployment_id, *records))
     return tuple(found)
 
