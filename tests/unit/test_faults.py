@@ -53,7 +53,12 @@ def test_the_newest_failure_is_the_one_that_is_told():
     """Nothing of the old failure but its first instant and its count is kept."""
     corrupt = RecoveryFailure("history", "failure", "CorruptRecord", "read history", (), False, "ToolCallSettled", 4)
     fault = next_fault(after(1), "t", corrupt, 9)
-    assert (fault.error_tag, fault.phase, fault.decoder, fault.sequence) == ("CorruptRecord", "history", "ToolCallSettled", 4)
+    assert (fault.error_tag, fault.phase, fault.decoder, fault.sequence) == (
+        "CorruptRecord",
+        "history",
+        "ToolCallSettled",
+        4,
+    )
 
 
 def test_a_stored_fault_of_another_thread_is_refused():

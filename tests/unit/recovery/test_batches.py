@@ -112,7 +112,11 @@ def test_unknown_records_go_turn_by_turn_in_bounded_batches():
     calls = [open_call(f"c{n}", 1) for n in range(300)] + [open_call("d", 2), open_call("e", 2, marked=True)]
     batches = unknown_batches(row(), [(c, "lost") for c in calls], NOW)
     assert [len(b.records) for b in batches] == [256, 44, 1]
-    assert [b.batch_id for b in batches] == [f"mark-unknown:{SID}:1", f"mark-unknown:{SID}:1#2", f"mark-unknown:{SID}:2"]
+    assert [b.batch_id for b in batches] == [
+        f"mark-unknown:{SID}:1",
+        f"mark-unknown:{SID}:1#2",
+        f"mark-unknown:{SID}:2",
+    ]
     assert {r.payload.turn for r in batches[0].records} == {1}
 
 

@@ -2,13 +2,12 @@
 
 import pytest
 
-from thread_objects.contract import ids
 from thread_objects.contract.states import Decision, Outcome, Resolution
 from thread_objects.core.evidence import UndecodableRecord, evidence_of
 from thread_objects.core.recovery import OpenCall, classify, tag
 from thread_objects.core.recovery.evidence import BatchApproval, PendingApproval, PendingBatch, Resolved, WorkerCall
 
-from .builders import RUN, RunLog, call, row
+from .builders import RunLog, call, row
 
 
 def started(*calls, turn=1):
@@ -222,4 +221,3 @@ def test_a_record_that_does_not_decode_is_refused(payload):
     with pytest.raises(UndecodableRecord) as refused:
         evidence_of(row(), [log.records[0], broken])
     assert refused.value.sequence == 2
-    assert RUN == ids.run_id("sub-1")

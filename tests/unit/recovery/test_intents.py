@@ -2,7 +2,7 @@
 
 import pytest
 
-from thread_objects.contract.states import Resolution, ResolutionKind
+from thread_objects.contract.states import Resolution, ResolutionKind, ToolClass
 from thread_objects.core.recovery import Permit, approval_intent, covered, resumption, undecided, unknown_intent
 from thread_objects.core.recovery.evidence import Resolved
 
@@ -30,9 +30,7 @@ def test_an_abort_and_another_calls_intent_answer_nothing():
     assert unknown_intent(row(unknown_resolutions=stored), open_call("c1")) is None
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"), [(NEVER, Resolution.NEVER_STARTED), (RETRY, Resolution.SAFE_RETRY)]
-)
+@pytest.mark.parametrize(("kind", "said"), [(NEVER, Resolution.NEVER_STARTED), (RETRY, Resolution.SAFE_RETRY)])
 def test_a_permission_that_became_canonical_is_used_up(kind, said):
     """F3: after a permitted run was lost, the same permission does not run the call once more."""
     snapshot = row("unknown", unknown_resolutions=(intent("c1", kind, at=500),))
@@ -112,5 +110,5 @@ def test_a_proof_holds_for_the_very_next_claim_only():
 
 def test_an_idempotent_call_may_repeat_without_anybody_saying_so():
     """It receives the same key again."""
-    evidence = log(open_tool_calls=(open_call("c1", tool_class="idempotent"),))
+    evidence = log(open_tool_calls=(open_call("c1", tool_class=ToolClass.IDEMPOTENT),))
     assert [c.call_id for c in resumption(row(), evidence, (), epoch=1).permitted] == ["c1"]
