@@ -61,6 +61,11 @@ RECONCILE_TIMEOUT_MS = 10_000  # the port's own: one hung reconciler leaves time
 RECOVERY_OWNERS_MAX = 32
 RECOVERY_CURSOR_CHARS_MAX = 8_192
 NATIVE_SLOTS_SHARED = 2
+AFTER_NATIVE_SLOTS = 2
+BACKLOG_THREADS_MAX = 32
+PROJECTION_TIMEOUT_MS = 30_000
+EVENTS_ALLOWANCE_MS = 30_000
+NAMED_ALARMS_MAX = 1_024
 NATIVE_SLOTS_SINGLE = 1
 
 # --- faults ---------------------------------------------------------------------------------------------------

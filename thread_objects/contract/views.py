@@ -50,10 +50,14 @@ class ThreadView(Wire):
 
 
 class Survey(Wire):
-    """All Threads of an object that have nonterminal rows, in thread-id order (code points)."""
+    """All Threads of an object that have nonterminal rows, in thread-id order (code points).
+
+    `duties` names Threads with canonical duties of their own, rows or not; `truncated` says that either list was cut.
+    """
 
     threads: tuple[ThreadView, ...] = ()
     truncated: bool = False
+    duties: tuple[str, ...] = ()
 
 
 class Registry(Wire):

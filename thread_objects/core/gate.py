@@ -1,0 +1,87 @@
+"""The mutation gate: what runs beside a pass, so that nothing is acknowledged over a body still at work.
+
+Counters of one incarnation. A new one starts at zero: the durable generation covers what was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from thread_objects.core.due_queue import NATIVE, PUBLICATION
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One prearmed body in hand.
+
+    `alone`: no other mutation was active when it began. `ends_seen`: how many Attempts and recoveries had ended then.
+    """
+
+    serial: int
+    lanes: tuple[str, ...]
+    invalidates_recovery: bool
+    alone: bool
+    ends_seen: int
+
+    def produces(self) -> tuple[str, ...]:
+        """The rows this body is a producer of while it runs."""
+        return (*self.lanes, NATIVE, PUBLICATION) if self.invalidates_recovery else self.lanes
+
+
+class Gate:
+    """`revision` changes at every notify; whoever waits reads it before it reads the queue."""
+
+    __slots__ = ("_lanes", "_serial", "active", "deferred", "ends", "revision", "undisturbed")
+
+    def __init__(self) -> None:
+        self.active = 0
+        self.revision = 0
+        self.deferred = 0
+        self.ends = 0
+        self.undisturbed: Mutation | None = None
+        self._serial = 0
+        self._lanes: dict[str, int] = {}
+
+    def enter(self, lanes: tuple[str, ...], *, invalidates_recovery: bool) -> Mutation:
+        """Count a mutation and its lanes, after its prearm was stored."""
+        self._serial += 1
+        mutation = Mutation(self._serial, lanes, invalidates_recovery, self.active == 0, self.ends)
+        self.active += 1
+        for lane in mutation.produces():
+            self._lanes[lane] = self._lanes.get(lane, 0) + 1
+        return mutation
+
+    def leave(self, mutation: Mutation) -> None:
+        """The body is over: release its lanes and notify. Never below zero."""
+        self.active = max(0, self.active - 1)
+        for lane in mutation.produces():
+            left = self._lanes.get(lane, 0) - 1
+            if left > 0:
+                self._lanes[lane] = left
+            else:
+                self._lanes.pop(lane, None)
+        # Whatever it read at its end describes the object only if nothing else moved while it ran.
+        alone = mutation.alone and mutation.serial == self._serial and mutation.ends_seen == self.ends
+        self.undisturbed = mutation if alone else None
+        self.notify()
+
+    def notify(self) -> None:
+        """Something changed that a waiting pass may want to see."""
+        self.revision += 1
+
+    def changed_since(self, revision: int) -> bool:
+        """A wait for a change from this revision would return at once."""
+        return self.revision != revision
+
+    def producing(self, lane: str) -> bool:
+        """A body that may still change this lane runs."""
+        return lane in self._lanes
+
+    def active_lanes(self) -> tuple[str, ...]:
+        """Lanes with a producer, in id order."""
+        return tuple(sorted(self._lanes))
+
+    def idle_rows(self, row_ids: Iterable[str]) -> list[str]:
+        """The ids among these that have no producer."""
+        return [row_id for row_id in row_ids if row_id not in self._lanes]
