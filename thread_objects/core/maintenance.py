@@ -20,7 +20,16 @@ from thread_objects.core.refusal import AlarmRefusal
 from thread_objects.core.sighting import Sighting
 from thread_objects.core.state import MaintenanceState, StateTransaction
 
-__all__ = ["AlarmRefusal", "LanePhase", "LaneSpec", "Maintenance", "MaintenanceConfig", "MaintenanceState", "Mutation"]
+__all__ = [
+    "AlarmRefusal",
+    "Event",
+    "LanePhase",
+    "LaneSpec",
+    "Maintenance",
+    "MaintenanceConfig",
+    "MaintenanceState",
+    "Mutation",
+]
 
 
 class Maintenance:
