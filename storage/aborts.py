@@ -38,9 +38,7 @@ def request(
     return _answer(row), True, _running(lane, row)
 
 
-def intend(
-    tx: Transaction, row: Submission, author: str, reason: str, *, source: str, now: int
-) -> Submission:
+def intend(tx: Transaction, row: Submission, author: str, reason: str, *, source: str, now: int) -> Submission:
     """Store an intent on a row that has none; the first one stays."""
     tx.run(
         "UPDATE submissions SET abort_at = :now, abort_author = :author, abort_reason = :reason, abort_by = :source"

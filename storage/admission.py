@@ -129,9 +129,7 @@ def _replay(submit: Submit, known: Submission, digest: str, source: str) -> tupl
     )
 
 
-def _check_limits(
-    tx: Transaction, submit: Submit, lane: lanes.Lane | None, text: str, limits: StoreLimits
-) -> None:
+def _check_limits(tx: Transaction, submit: Submit, lane: lanes.Lane | None, text: str, limits: StoreLimits) -> None:
     size = byte_length(text)
     if size > limits.input_bytes:
         raise AdmissionLimitExceeded(limit="input-bytes", actual=size, maximum=limits.input_bytes)

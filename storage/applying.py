@@ -21,9 +21,7 @@ def apply(
 ) -> ApplyAnswer:
     """Apply the items in order, leave the object's mark, and read its survey."""
     lanes.lock_all(tx, {item.mutation.thread_id for item in request.items})
-    answers = tuple(
-        _apply_item(tx, item, request, registry=registry, limits=limits, now=now) for item in request.items
-    )
+    answers = tuple(_apply_item(tx, item, request, registry=registry, limits=limits, now=now) for item in request.items)
     marks.leave(tx, request, worker=worker, now=now)
     tx.notify = True
     return ApplyAnswer(answers=answers, survey=surveys.survey(tx, request.object_id), registry=registry)

@@ -67,9 +67,7 @@ def begin(
         value = submissions.stored_input(tx, head.submission_id)
         position = lane.tail_sequence + 1
         encoded = log.encode(
-            batches.run_input(
-                head.submission_id, value, duration_ms=duration_ms, deployment_id=deployment_id, now=now
-            )
+            batches.run_input(head.submission_id, value, duration_ms=duration_ms, deployment_id=deployment_id, now=now)
         )
         tail = log.insert(tx, lane.thread_id, lane.tail, [encoded], head.submission_id)
     _take(tx, lane, head, request, token=token, tail=tail, now=now)
@@ -194,6 +192,4 @@ def _claim(
 
 def _input(tx: Transaction, row: Submission) -> object:
     recorded = log.record(tx, row.thread_id, ids.input_record(row.submission_id))
-    return (
-        submissions.stored_input(tx, row.submission_id) if recorded is None else recorded.payload.get("input")
-    )
+    return submissions.stored_input(tx, row.submission_id) if recorded is None else recorded.payload.get("input")

@@ -28,7 +28,7 @@ LOCK_WAIT_MS = 10_000
 NOTIFY_CHANNEL = "thread_objects"
 
 
-class Duplicate(Exception):  # noqa: N818 - a fact met while writing
+class Duplicate(Exception):
     """A unique constraint refused a row, also on a careful run."""
 
 

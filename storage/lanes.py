@@ -36,11 +36,7 @@ class Lane(NamedTuple):
 
     def blocked(self, ended_attempts: tuple[str, ...], now: int) -> bool:
         """Whether a live lease stands. Its own producer's counts too; one whose activity ended does not."""
-        return (
-            self.lease_until is not None
-            and self.lease_until > now
-            and self.owner_attempt_id not in ended_attempts
-        )
+        return self.lease_until is not None and self.lease_until > now and self.owner_attempt_id not in ended_attempts
 
 
 _COLUMNS = ", ".join(Lane._fields)

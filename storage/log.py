@@ -41,9 +41,7 @@ _INSERT = (
 def encode(batch: Batch) -> batches.EncodedBatch:
     """The batch in canonical text; content beyond the bounds is `InvalidInput`."""
     if len(batch.records) > BATCH_RECORDS_MAX:
-        raise InvalidInput(
-            what="batch", limit="records", actual=len(batch.records), maximum=BATCH_RECORDS_MAX
-        )
+        raise InvalidInput(what="batch", limit="records", actual=len(batch.records), maximum=BATCH_RECORDS_MAX)
     try:
         return batches.encode(batch)
     except Unpersistable as error:
@@ -65,9 +63,7 @@ class _Link:
     tail: Tail
 
 
-def _link(
-    thread_id: str, tail: Tail, encoded: Sequence[batches.EncodedBatch], submission_id: str | None
-) -> _Link:
+def _link(thread_id: str, tail: Tail, encoded: Sequence[batches.EncodedBatch], submission_id: str | None) -> _Link:
     rows: list[Params] = []
     for batch in encoded:
         sequence = tail.sequence
@@ -97,9 +93,7 @@ def _link(
     return _Link(rows, tail)
 
 
-def append(
-    tx: Transaction, claim: Claim, encoded: Sequence[batches.EncodedBatch], *, release: bool = False
-) -> Tail:
+def append(tx: Transaction, claim: Claim, encoded: Sequence[batches.EncodedBatch], *, release: bool = False) -> Tail:
     """Append batches under a claim, at the actual tail; with `release` the claim ends in the same UPDATE.
 
     The claim's own idea of the tail is tried first. Where it is wrong (an abort of queued work came between, or this
@@ -162,11 +156,7 @@ def append_unowned(
     """Append at the lane's epoch under its lock: created records, aborts of queued work. Committed ones stay."""
     if not lane.materialized:
         raise ThreadNotMaterialized(thread_id=lane.thread_id)
-    missing = (
-        [batch for batch in encoded if committed(tx, lane.thread_id, batch) is None]
-        if tx.careful
-        else encoded
-    )
+    missing = [batch for batch in encoded if committed(tx, lane.thread_id, batch) is None] if tx.careful else encoded
     if not missing:
         return lane
     tail = insert(tx, lane.thread_id, lane.tail, missing, submission_id)
@@ -270,9 +260,7 @@ def page_of_existing(tx: Transaction, thread_id: str, *, after: int, limit: int)
 
 def of_run(tx: Transaction, submission_id: str) -> list[LogRecord]:
     """The records of a Submission and its Run, in order."""
-    rows = tx.all(
-        f"{_SELECT} WHERE submission_id = :submission_id ORDER BY sequence", {"submission_id": submission_id}
-    )
+    rows = tx.all(f"{_SELECT} WHERE submission_id = :submission_id ORDER BY sequence", {"submission_id": submission_id})
     return [_decoded(row) for row in rows]
 
 

@@ -15,9 +15,7 @@ _POSTGRES = ("postgresql://", "postgres://")
 _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 
-def open_store(
-    database_url: str, *, limits: StoreLimits, synchronous: str = "FULL", pool_size: int = 8
-) -> SqlStore:
+def open_store(database_url: str, *, limits: StoreLimits, synchronous: str = "FULL", pool_size: int = 8) -> SqlStore:
     """Migrate (under a lock) and open. Raises `ConfigError` or `StoreUnavailable`; nothing stays open then."""
     return SqlStore(_open(database_url, synchronous=synchronous, pool_size=pool_size), limits)
 
@@ -29,7 +27,6 @@ def _open(database_url: str, *, synchronous: str, pool_size: int) -> Database:
         path = sqlite_path(database_url)
         from sqlalchemy import create_engine
         from sqlmodel import SQLModel
-        from . import tables
 
         engine = create_engine(database_url)
         SQLModel.metadata.create_all(engine)
@@ -47,7 +44,5 @@ def sqlite_path(database_url: str) -> Path:
     """The file of a SQLite URL."""
     path = unquote(database_url.removeprefix(_SQLITE))
     if not path or path == ":memory:":
-        raise ConfigError(
-            setting="database_url", reason="a SQLite database needs a file: every process opens its own"
-        )
+        raise ConfigError(setting="database_url", reason="a SQLite database needs a file: every process opens its own")
     return Path(path)

@@ -81,9 +81,7 @@ def _any_unknown(tx: Transaction, submission_id: str) -> bool:
     return row is not None
 
 
-def _requested(
-    tx: Transaction, submission_id: str, entry: EncodedRecord, payload: ToolApprovalRequested
-) -> None:
+def _requested(tx: Transaction, submission_id: str, entry: EncodedRecord, payload: ToolApprovalRequested) -> None:
     tx.run(
         "INSERT INTO approvals (submission_id, tool_call_id, turn, tool_name, arguments_digest, requested_at)"
         " VALUES (:submission_id, :tool_call_id, :turn, :tool_name, :digest, :now) ON CONFLICT DO NOTHING",

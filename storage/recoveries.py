@@ -89,11 +89,7 @@ def make_ready(tx: Transaction, submission_id: str, *, deployment_id: str, now: 
 def publish_queued_abort(tx: Transaction, submission_id: str, *, now: int) -> Settlement | None:
     """Settle aborted without a claim, where nobody has one."""
     lane, row = _locked_row(tx, submission_id)
-    if (
-        row.state is not SubmissionState.READY
-        or row.abort is None
-        or lane.owner_submission_id == submission_id
-    ):
+    if row.state is not SubmissionState.READY or row.abort is None or lane.owner_submission_id == submission_id:
         return None
     return settlements.abort_queued(tx, lane, row, deployment_id="", now=now)
 

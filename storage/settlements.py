@@ -47,9 +47,7 @@ def finish(
         {"outcome": settled.outcome.value, "now": now, "submission_id": claim.submission_id},
     )
     if done != 1:
-        raise LedgerError(
-            f"{claim.submission_id}: not settleable from its state", operation="finalizeSettlement"
-        )
+        raise LedgerError(f"{claim.submission_id}: not settleable from its state", operation="finalizeSettlement")
     return _told(claim.thread_id, settled, now)
 
 
@@ -76,18 +74,10 @@ def decode(record: LogRecord) -> SubmissionSettled:
         ) from error
 
 
-def abort_queued(
-    tx: Transaction, lane: lanes.Lane, row: Submission, *, deployment_id: str, now: int
-) -> Settlement:
+def abort_queued(tx: Transaction, lane: lanes.Lane, row: Submission, *, deployment_id: str, now: int) -> Settlement:
     """Settle aborted what never ran (authority QueuedAbort): the canonical abort first, then the settlement alone."""
-    if (
-        row.state is not SubmissionState.READY
-        or row.abort is None
-        or lane.owner_submission_id == row.submission_id
-    ):
-        raise LedgerError(
-            f"{row.submission_id}: not a queued row with an abort", operation="publishQueuedAbort"
-        )
+    if row.state is not SubmissionState.READY or row.abort is None or lane.owner_submission_id == row.submission_id:
+        raise LedgerError(f"{row.submission_id}: not a queued row with an abort", operation="publishQueuedAbort")
     settled = batches.settled(row.submission_id, row.receipt_id, Outcome.ABORTED)
     encoded = [
         log.encode(batch)
@@ -136,9 +126,7 @@ def of_row(tx: Transaction, row: Submission) -> Settlement | None:
 def _check_identity(submission_id: str, receipt_id: str, settled: SubmissionSettled) -> None:
     expected = (submission_id, ids.settlement_id(submission_id), receipt_id)
     if (settled.submission_id, settled.settlement_id, settled.receipt_id) != expected:
-        raise LedgerError(
-            f"{submission_id}: the settlement names another Submission", operation="finalizeSettlement"
-        )
+        raise LedgerError(f"{submission_id}: the settlement names another Submission", operation="finalizeSettlement")
 
 
 def _told(thread_id: str, settled: SubmissionSettled, settled_at: int) -> Settlement:

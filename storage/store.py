@@ -24,7 +24,6 @@ from . import (
     reads,
     recoveries,
     settlements,
-    submissions,
     surveys,
 )
 from .engine import Database
@@ -47,9 +46,7 @@ class SqlStore:
     def apply(self, request: ApplyRequest, *, worker: str, registry: Registry, now: int) -> ApplyAnswer:
         """Apply a batch of mutations in order."""
         return self._database.write(
-            lambda tx: applying.apply(
-                tx, request, worker=worker, registry=registry, limits=self._limits, now=now
-            )
+            lambda tx: applying.apply(tx, request, worker=worker, registry=registry, limits=self._limits, now=now)
         )
 
     def survey(self, object_id: str) -> Survey:
@@ -71,9 +68,7 @@ class SqlStore:
     ) -> Claim | None:
         """Claim the head and make a ready row's input canonical."""
         return self._database.write(
-            lambda tx: claims.begin(
-                tx, request, run_duration_ms=run_duration_ms, deployment_id=deployment_id, now=now
-            )
+            lambda tx: claims.begin(tx, request, run_duration_ms=run_duration_ms, deployment_id=deployment_id, now=now)
         )
 
     def claim(self, request: ClaimRequest, *, now: int) -> Claim | None:
@@ -132,9 +127,7 @@ class SqlStore:
     ) -> tuple[bool, ThreadView, Tail]:
         """Append the request and suspend until its calls are decided."""
         return self._database.write(
-            lambda tx: handing.suspend(
-                tx, claim, batch, tuple(tool_call_ids), mark_through=mark_through, now=now
-            )
+            lambda tx: handing.suspend(tx, claim, batch, tuple(tool_call_ids), mark_through=mark_through, now=now)
         )
 
     def mark_unknown(
@@ -167,9 +160,7 @@ class SqlStore:
 
     def materialize_and_ready(self, submission_id: str, *, deployment_id: str, now: int) -> None:
         """Materialise the Thread and mark the row ready."""
-        self._database.write(
-            lambda tx: recoveries.make_ready(tx, submission_id, deployment_id=deployment_id, now=now)
-        )
+        self._database.write(lambda tx: recoveries.make_ready(tx, submission_id, deployment_id=deployment_id, now=now))
 
     def publish_queued_abort(self, submission_id: str, *, now: int) -> Settlement | None:
         """Settle aborted what nobody claimed."""

@@ -141,9 +141,7 @@ def move(tx: Transaction, row: Submission, operation: ledger.Operation, **column
     )
     if done != 1:
         raise LedgerError(f"{row.submission_id}: the row moved during {operation}", operation=operation.value)
-    return row._replace(
-        **{name: value for name, value in columns.items() if name in Submission._fields}, state=target
-    )
+    return row._replace(**{name: value for name, value in columns.items() if name in Submission._fields}, state=target)
 
 
 def target_of(operation: ledger.Operation, row: Submission) -> SubmissionState:

@@ -41,11 +41,7 @@ def view(tx: Transaction, object_id: str, thread_id: str) -> ThreadView:
 def view_of(tx: Transaction, thread_id: str) -> ThreadView:
     """The view of a Thread by its id alone; of one that does not exist, the empty view."""
     lane = lanes.look(tx, thread_id)
-    return (
-        ThreadView(thread_id=thread_id, nonterminal=0)
-        if lane is None
-        else view(tx, lane.object_id, thread_id)
-    )
+    return ThreadView(thread_id=thread_id, nonterminal=0) if lane is None else view(tx, lane.object_id, thread_id)
 
 
 def survey(tx: Transaction, object_id: str) -> Survey:
@@ -61,9 +57,7 @@ def survey(tx: Transaction, object_id: str) -> Survey:
     threads = sorted(groups)
     truncated = len(threads) > SURVEY_THREADS_MAX
     threads = threads[:SURVEY_THREADS_MAX]
-    heads = [
-        (thread, head.lowest) for thread in threads if (head := views.head_group(groups[thread])) is not None
-    ]
+    heads = [(thread, head.lowest) for thread in threads if (head := views.head_group(groups[thread])) is not None]
     identities = _identities(tx, heads)
     retries: dict[str, int] = {
         thread: retry_at
@@ -75,8 +69,7 @@ def survey(tx: Transaction, object_id: str) -> Survey:
     }
     return Survey(
         threads=tuple(
-            views.fold(thread, groups[thread], identities.get(thread), retries.get(thread))
-            for thread in threads
+            views.fold(thread, groups[thread], identities.get(thread), retries.get(thread)) for thread in threads
         ),
         truncated=truncated,
     )

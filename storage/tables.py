@@ -98,9 +98,7 @@ class SubmissionRow(SQLModel, table=True):
             "(state = 'settled') = (outcome IS NOT NULL) AND (state = 'settled') = (settled_at IS NOT NULL)",
             name="submissions_settled",
         ),
-        CheckConstraint(
-            "(state = 'suspended') = (suspension_reason IS NOT NULL)", name="submissions_suspended"
-        ),
+        CheckConstraint("(state = 'suspended') = (suspension_reason IS NOT NULL)", name="submissions_suspended"),
         CheckConstraint(
             "state NOT IN ('joining', 'joined') OR host_submission_id IS NOT NULL", name="submissions_host"
         ),

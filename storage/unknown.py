@@ -72,9 +72,7 @@ def resolve(
             _running(lane, asked) if own else None,
         )
     call = _admissible(tx, row, asked, category, result)
-    fresh = _Stored(
-        asked.resolution.value, int(asked.is_failure), asked.author, asked.reason, now, source, result
-    )
+    fresh = _Stored(asked.resolution.value, int(asked.is_failure), asked.author, asked.reason, now, source, result)
     if row.state is SubmissionState.SETTLED:
         _make_canonical(tx, lane, asked, call, deployment_id=deployment_id, now=now)
     _insert(tx, asked, category, fresh)
@@ -184,9 +182,7 @@ def wake_if_covered(tx: Transaction, row: Submission) -> Submission:
 
 
 def _result_text(asked: ResolveUnknown) -> str:
-    if asked.resolution is not ResolutionKind.COMPLETED_WITH_RESULT and (
-        asked.result is not None or asked.is_failure
-    ):
+    if asked.resolution is not ResolutionKind.COMPLETED_WITH_RESULT and (asked.result is not None or asked.is_failure):
         raise LedgerError(f"{asked.resolution} has no result", operation="recordUnknownResolution")
     try:
         return canonical(asked.result, PERSISTED)
@@ -277,9 +273,7 @@ def _conflict(asked: ResolveUnknown) -> UnknownResolutionConflict:
     return UnknownResolutionConflict(submission_id=asked.submission_id, tool_call_id=asked.tool_call_id)
 
 
-def _answer(
-    asked: ResolveUnknown, stored: _Stored, state: SubmissionState, *, replayed: bool
-) -> UnknownAnswer:
+def _answer(asked: ResolveUnknown, stored: _Stored, state: SubmissionState, *, replayed: bool) -> UnknownAnswer:
     return UnknownAnswer(
         submission_id=asked.submission_id,
         tool_call_id=asked.tool_call_id,

@@ -79,7 +79,7 @@ class WorkerCommand:
         return self
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill -9."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(10)

@@ -27,10 +27,8 @@ from thread_objects.contract.activities import (
 )
 from thread_objects.contract.ids import producer_id
 from thread_objects.contract.reports import MaintenancePassReport, RunningAttempt
-from thread_objects.contract.states import AlarmOutcome, PassPhase
 from thread_objects.contract.views import Fault, Registry
-from thread_objects.core.command import AttemptThread, Cancel, Command, RecoverThread, Survey
-from thread_objects.core.maintenance import Event
+from thread_objects.core.event import AttemptThread, Cancel, Command, Event, PassReport, RecoverThread, Survey
 
 from .timer import now_ms
 
@@ -105,14 +103,14 @@ class PassRunner:
         self._event = None
         self._note(facts, started_at)
 
-    def _note(self, facts: Any, started_at: int) -> None:
+    def _note(self, facts: PassReport, started_at: int) -> None:
         owner = self._owner
         report = MaintenancePassReport(
-            phase=PassPhase(facts.phase),
+            phase=facts.phase,
             recovered=facts.recovered,
             settled=facts.settled,
             nonterminal=facts.nonterminal,
-            alarm=AlarmOutcome(facts.alarm),
+            alarm=facts.alarm,
             started_at=started_at,
             ended_at=now_ms(),
             failure=facts.failure,
@@ -140,6 +138,8 @@ class PassRunner:
                 self._spawn(command, self._attempt(command))
             case Cancel():
                 self._interrupt(command.command)
+            case _:
+                raise AssertionError(f"no handler is installed for {command}")
 
     def _interrupt(self, command: Command) -> None:
         # The end of the interrupted command is still awaited and reported as usual.
@@ -162,17 +162,18 @@ class PassRunner:
             self._tasks.pop(command, None)
 
     async def _survey(self) -> SurveyAnswer:
-        return await workflow.execute_local_activity(
+        answer: SurveyAnswer = await workflow.execute_local_activity(
             names.ACTIVITY_SURVEY,
             SurveyRequest(object_id=self._owner.object_id),
             result_type=SurveyAnswer,
             schedule_to_close_timeout=timedelta(milliseconds=self._owner.config.apply_timeout_ms),
             retry_policy=_QUICK_RETRIES,
         )
+        return answer
 
     async def _recover(self, command: RecoverThread) -> RecoverAnswer:
         owner = self._owner
-        return await workflow.execute_activity(
+        answer: RecoverAnswer = await workflow.execute_activity(
             names.ACTIVITY_RECOVER,
             RecoverRequest(
                 object_id=owner.object_id,
@@ -183,11 +184,11 @@ class PassRunner:
                 attempt_id=str(workflow.uuid4()),
             ),
             result_type=RecoverAnswer,
-            # The 30 s bound is the activity's own; a little more lets its answer arrive.
-            start_to_close_timeout=timedelta(milliseconds=limits.RECOVERY_TIMEOUT_MS + 5_000),
+            start_to_close_timeout=timedelta(milliseconds=max(1, command.deadline_at - now_ms())),
             heartbeat_timeout=timedelta(milliseconds=owner.config.heartbeat_timeout_ms),
             retry_policy=_ONCE,
         )
+        return answer
 
     async def _attempt(self, command: AttemptThread) -> AttemptAnswer:
         owner = self._owner
@@ -212,7 +213,7 @@ class PassRunner:
         )
         self.running[thread_id] = RunningAttempt(thread_id=thread_id, attempt_id=attempt_id, since=now_ms())
         try:
-            return await handle
+            answer: AttemptAnswer = await handle
         except (ActivityError, asyncio.CancelledError):
             # The activity is closed, so its lease may be superseded at once; the epoch fences a zombie.
             self.ended[thread_id] = [*self.ended.get(thread_id, []), attempt_id][-limits.ENDED_ATTEMPTS_MAX :]
@@ -220,6 +221,7 @@ class PassRunner:
         finally:
             self._handles.pop(thread_id, None)
             self.running.pop(thread_id, None)
+        return answer
 
     # --- ends ------------------------------------------------------------------------------------------------------
 
@@ -227,12 +229,11 @@ class PassRunner:
         ends, self._ends = self._ends, []
         for command, answer, failure in ends:
             now = now_ms()
-            if answer is not None:
-                self._observe(answer.registry, now)
             match command:
                 case Survey():
                     if failure is None:
                         self._owner.pump.survey = answer.survey
+                        self._observe(answer.registry, now)
                         event.surveyed(answer.survey, now)
                     else:
                         event.survey_failed(_told(failure), now)

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
-from thread_objects.core.backoff import backoff
-from thread_objects.core.due_queue import NATIVE
 
 from thread_objects import failpoints
 from thread_objects.contract import names
@@ -25,6 +23,8 @@ from thread_objects.contract.ids import submission_id
 from thread_objects.contract.messages import Submit
 from thread_objects.contract.reports import RefusedInput
 from thread_objects.contract.views import Survey, ThreadView
+from thread_objects.core.backoff import backoff
+from thread_objects.core.due_queue import NATIVE
 from thread_objects.errors import Busy, from_refusal
 
 from .inbox import Entry, items

@@ -63,6 +63,7 @@ class ThreadObject:
         self.settled_total = carried.settled_total
         self.updates = 0
         self.closing = False
+        self._follow = False
         self.pump = Pump(self, carried)
         self.passes = PassRunner(self, carried)
         self.timer = Timer(self._timer_deadline)
@@ -79,14 +80,18 @@ class ThreadObject:
             await workflow.wait_condition(lambda: self._pass_due() or self.continue_wanted())
             if self._pass_due():
                 await self.passes.run_one()
+                # A pass that progressed and left work is followed at once: a sub-second timer would cost a second.
+                self._follow = self.maintenance.ready_now(now_ms())
         await self._drain()
         for task in side:
             task.cancel()
         workflow.continue_as_new(ObjectStart(config=self.config, carried=self._carried()))
 
     def _pass_due(self) -> bool:
+        if self.pump.busy:
+            return False
         deadline = self.maintenance.alarm.deadline
-        return deadline is not None and deadline <= now_ms() and not self.pump.busy
+        return self._follow or (deadline is not None and deadline <= now_ms())
 
     def _timer_deadline(self) -> int | None:
         """What the one timer waits for. Nothing while the pump holds a batch: its end decides anew."""

@@ -44,8 +44,7 @@ class EncodedBatch:
 def encode(batch: Batch) -> EncodedBatch:
     """Canonical texts of a batch and of its payloads; each payload is printed once. Raises `Unpersistable`."""
     records = tuple(
-        EncodedRecord(record, canonical(record.payload.model_dump(by_alias=True), RECORD))
-        for record in batch.records
+        EncodedRecord(record, canonical(record.payload.model_dump(by_alias=True), RECORD)) for record in batch.records
     )
     # The keys are written in their sorted order, so this is the canonical text of the whole.
     inner = ",".join(
@@ -54,9 +53,7 @@ def encode(batch: Batch) -> EncodedBatch:
         f'"schemaVersion":{r.record.schema_version}}}'
         for r in records
     )
-    return EncodedBatch(
-        batch.batch_id, records, f'{{"batchId":{canonical(batch.batch_id)},"records":[{inner}]}}'
-    )
+    return EncodedBatch(batch.batch_id, records, f'{{"batchId":{canonical(batch.batch_id)},"records":[{inner}]}}')
 
 
 def _batch(batch_id: str, now: int, deployment_id: str, *records: tuple[str, AnyPayload]) -> Batch:

@@ -59,7 +59,7 @@ RECORD = Bounds(
 """A record's payload: wraps persisted values, so each of them fits with its envelope."""
 
 
-class Unpersistable(ValueError):  # noqa: N818 - a verdict on a value
+class Unpersistable(ValueError):
     """The value cannot be persisted. `limit`, `actual` and `maximum` are set where a bound was exceeded."""
 
     def __init__(
@@ -160,9 +160,7 @@ def _check(root: Any, bounds: Bounds) -> bool:
 
 def _check_int(value: int) -> None:
     if value.bit_length() > _INT_BITS_MAX:
-        raise Unpersistable(
-            "integer too large", limit="bits", actual=value.bit_length(), maximum=_INT_BITS_MAX
-        )
+        raise Unpersistable("integer too large", limit="bits", actual=value.bit_length(), maximum=_INT_BITS_MAX)
 
 
 def _check_float(value: float) -> bool:

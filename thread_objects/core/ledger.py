@@ -85,7 +85,7 @@ TRANSITIONS: Mapping[Operation, Mapping[SubmissionState, SubmissionState]] = {
 }
 
 
-class IllegalTransition(Exception):  # noqa: N818 - it names what was tried
+class IllegalTransition(Exception):
     """The operation may not meet this state. Nothing was changed."""
 
     def __init__(self, operation: Operation, state: SubmissionState) -> None:
