@@ -1,0 +1,144 @@
+"""kill -9 at every step of the main path: same normalised history, one settlement, no uncertain effect twice."""
+
+import asyncio
+import time
+
+import pytest
+
+from tests.crash.conftest import Stage
+from tests.deployment import until
+from tests.scripted import AGENT
+from thread_objects.contract.messages import LogRecord
+from thread_objects.contract.states import Outcome
+
+BACK_S = 15.0
+"""Worker start, heartbeat timeout and recovery together stay below this; the bench measures them exactly."""
+
+
+def shape(log: list[LogRecord]) -> list[str]:
+    """The normalised history: kinds and ids that are derived, without audits of repairs and interruptions."""
+    audits = ("RepairAnnotated", "ModelResponseInterrupted")
+    return [record.record_id for record in log if record.kind not in audits]
+
+
+async def settled_after_crash(stage: Stage, script: str, failpoint: str) -> tuple[list[LogRecord], list[str]]:
+    """Run a script with a worker that dies at the failpoint, then with a healthy one."""
+    stage.worker.start(THREADS_FAILPOINT=failpoint)
+    pending = await stage.client.submit_signal(stage.thread, AGENT, script, key="k")
+    await asyncio.to_thread(stage.worker.died)
+    began = time.monotonic()
+    await asyncio.to_thread(stage.worker.start)
+    settlement = await stage.client.wait(pending, timeout=BACK_S * 2)
+    assert settlement.outcome is Outcome.COMPLETED
+    assert time.monotonic() - began < BACK_S
+    return await stage.log(), stage.effects()
+
+
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        "apply:before",
+        "apply:after",
+        "mutation:answered",
+        "claim:after",
+        "turn:after-response-append",
+        "turn:after-results-append",
+        "terminalize:after-canonical-append",
+        "attempt:answered",
+    ],
+)
+async def test_kill_at_a_durable_step_converges_on_the_same_history(stage: Stage, failpoint: str) -> None:
+    """F36, EVI-002, EVI-014, EVI-020, EVI-021, EVI-030: back in the same seconds, the same history, one settlement."""
+    script = f"call look a@{stage.ledger}; say done"
+    log, _ = await settled_after_crash(stage, script, failpoint)
+    sid = next(record.payload["submissionId"] for record in log if record.kind == "UserInputRecorded")
+    run = f"run:{sid}"
+    assert shape(log) == [
+        f"thread-created:{stage.thread}",
+        f"input:{sid}",
+        f"run-started:{run}",
+        f"model-response:{run}:1",
+        f"tool-settled:{run}:1:c0",
+        f"model-response:{run}:2",
+        f"run-completed:{run}",
+        f"settlement:{sid}",
+    ]
+
+
+async def test_kill_in_the_middle_of_a_model_call_asks_again(stage: Stage) -> None:
+    """A model call has no effect of ours: it is made again, and the interruption is on record."""
+    stage.worker.start()
+    receipt = await stage.client.submit(
+        stage.thread, AGENT, f"stop-once {stage.folder}/once; say done", key="k"
+    )
+    await asyncio.to_thread(stage.worker.died)
+    await asyncio.to_thread(stage.worker.start)
+    settlement = await stage.client.wait(receipt, timeout=30)
+    assert settlement.result == "done"
+    kinds = [record.kind for record in await stage.log()]
+    assert kinds.count("ModelResponseInterrupted") == 1
+    assert kinds.count("ModelResponseRecorded") == 1
+
+
+async def test_kill_in_the_middle_of_an_uncertain_tool_becomes_an_unknown_outcome(stage: Stage) -> None:
+    """F3, UNK-001, UNK-002, UNK-012: effect once, Unknown visible, later input runs, an operator closes it."""
+    stage.worker.start(THREADS_TEST_PAY_S="30")
+    receipt = await stage.client.submit(
+        stage.thread, AGENT, f"call pay fee@{stage.ledger}; say paid", key="k"
+    )
+    await until(lambda: stage.effects() == ["fee"])
+    for _ in range(2):
+        stage.worker.kill()
+        await asyncio.to_thread(stage.worker.start)
+
+    async def unknown() -> bool:
+        report = await stage.client.report(stage.thread)
+        return any(call.waits_for == "unknown" for view in report.threads for call in view.open_calls)
+
+    await until(unknown, timeout_s=BACK_S)
+    status = await stage.client.status(receipt.submission_id)
+    assert status is not None
+    assert [(call.tool_call_id, call.tool_name) for call in status.unknown_calls] == [("c0", "pay")]
+    later = await stage.client.submit(stage.thread, AGENT, "say later", key="k2")
+    assert (await stage.client.wait(later, timeout=20)).result == "later"
+    assert stage.effects() == ["fee"]
+    await stage.client.resolve_unknown(
+        stage.thread, receipt.submission_id, "c0", "completed-with-result", result="paid once", author="operator"
+    )
+    settlement = await stage.client.wait(receipt, timeout=20)
+    assert settlement.result == "paid"
+    assert stage.effects() == ["fee"]
+    kinds = [record.kind for record in await stage.log()]
+    assert kinds.count("ToolCallUnknown") == 1
+    assert kinds.count("ToolCallResolved") == 1
+
+
+async def test_kill_in_the_middle_of_a_readonly_tool_runs_it_again(stage: Stage) -> None:
+    """Readonly calls may be repeated; nothing becomes Unknown."""
+    stage.worker.start()
+    receipt = await stage.client.submit(
+        stage.thread, AGENT, f"call look a@{stage.ledger} & slow 2; say done", key="k"
+    )
+    await until(lambda: stage.effects() == ["a"])
+    stage.worker.kill()
+    await asyncio.to_thread(stage.worker.start)
+    assert (await stage.client.wait(receipt, timeout=30)).result == "done"
+    assert all(record.kind != "ToolCallUnknown" for record in await stage.log())
+
+
+async def test_kill_while_suspended_changes_nothing(stage: Stage) -> None:
+    """EVI-027: stays suspended; resumes after the decision without a model call."""
+    stage.worker.start(THREADS_TEST_MODEL_CALLS=str(stage.folder / "model"))
+    receipt = await stage.client.submit(stage.thread, AGENT, f"call refund r@{stage.ledger}; say done", key="k")
+
+    async def waiting() -> bool:
+        status = await stage.client.status(receipt.submission_id)
+        return status is not None and bool(status.approvals)
+
+    await until(waiting)
+    stage.worker.kill()
+    await asyncio.to_thread(stage.worker.start, THREADS_TEST_MODEL_CALLS=str(stage.folder / "model"))
+    await stage.client.resolve_approval(stage.thread, receipt.submission_id, "c0", "approved", resolver="operator")
+    assert (await stage.client.wait(receipt, timeout=20)).result == "done"
+    assert stage.effects() == ["r"]
+    assert len((stage.folder / "model").read_text().splitlines()) == 2
