@@ -1,20 +1,13 @@
 """One event: a pass from its begin to its alarm decision, as a machine without clock, task or await.
 
-The shell calls `advance` after every fact and at `wake_at`, starts the commands it answers, and reports how each of
-them ended. When `done`, `finish` makes the alarm decision. Phases:
-
-    LOOP   native steps, Attempts, the recovery wave and lane waves side by side, until quiet, yield or failure
-    JOIN   nothing new; what was admitted ends
-    FINAL  one checkpoint step without dispatch, if an Attempt ran or recovery is owed its checkpoint
-    AFTER  the after-native phase
-    DONE   only `finish` is left
+The shell calls `advance` after every fact, every gate change and at `wake_at`, starts the commands it answers, and
+reports how each of them ended. When `done`, `finish` makes the alarm decision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from thread_objects.contract import limits
@@ -22,13 +15,13 @@ from thread_objects.contract.activities import AttemptAnswer, RecoverAnswer
 from thread_objects.contract.states import AlarmOutcome, PassPhase
 from thread_objects.contract.views import Registry
 from thread_objects.contract.views import Survey as SurveyView
-from thread_objects.core import certification
-from thread_objects.core.after_native import AfterNative
+from thread_objects.core import binding, certification
 from thread_objects.core.command import AttemptThread, Cancel, Command, Publish, RecoverThread, RunLane, Survey
-from thread_objects.core.due_queue import NATIVE, PUBLICATION
+from thread_objects.core.due_queue import NATIVE
+from thread_objects.core.event_loop import PASS_DEADLINE, EventLoop, Phase
 from thread_objects.core.event_state import EventState
 from thread_objects.core.lane_waves import LaneWaves
-from thread_objects.core.native_step import Answer, NativeSteps, Step
+from thread_objects.core.native_step import NativeSteps
 from thread_objects.core.record import BindingWait
 from thread_objects.core.recovery_wave import RecoveryWave, keep_cursor
 from thread_objects.core.refusal import AlarmRefusal
@@ -48,20 +41,8 @@ __all__ = [
     "Survey",
 ]
 
-PASS_DEADLINE = AlarmRefusal("maintenance pass deadline").told()
-
 # What an Attempt committed when it ended like this is new to the object; the others changed nothing.
 _PROGRESS = frozenset(("settled", "suspended", "unknown", "yielded"))
-
-
-class Phase(Enum):
-    """Where the event stands."""
-
-    LOOP = auto()
-    JOIN = auto()
-    FINAL = auto()
-    AFTER = auto()
-    DONE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +62,7 @@ class PassReport:
 class Event:
     """One pass of a `Maintenance`; made by `Maintenance.begin_event`, over with `finish`."""
 
-    __slots__ = (
-        "_after",
-        "_again_at",
-        "_event",
-        "_finished",
-        "_first",
-        "_lanes_valid",
-        "_last",
-        "_maintenance",
-        "_now",
-        "_observed_generation",
-        "_phase",
-        "_restart",
-        "_seen_revision",
-        "_steps",
-        "_unbound",
-        "_was_actionable",
-        "_wave",
-        "_waves",
-    )
+    __slots__ = ("_event", "_finished", "_loop", "_maintenance", "_now", "_steps", "_unbound", "_wave", "_waves")
 
     def __init__(self, maintenance: Maintenance, now: int) -> None:
         self._maintenance = maintenance
@@ -109,28 +71,17 @@ class Event:
         self._wave = RecoveryWave(event)
         self._steps = NativeSteps(event, self._wave)
         self._waves = LaneWaves(event)
-        self._after: AfterNative | None = None
-        self._phase = Phase.LOOP
+        self._loop = EventLoop(event, self._wave, self._steps, self._waves, now)
         self._now = now
-        self._restart = True
-        self._again_at: int | None = None
-        self._last: Answer | None = None
-        self._was_actionable = False
         self._finished = False
-        self._lanes_valid = True
         self._unbound: list[BindingWait] = []
-        # The revision before the queue: a change in between then wakes once too often, never once too seldom.
-        self._seen_revision = event.gate.revision
-        self._first = event.begin(now)
-        self._observed_generation = self._first.generation
-        event.observe()
 
     # --- the shell's view ---------------------------------------------------------------------------------------
 
     @property
     def done(self) -> bool:
         """Everything was joined; only `finish` is left."""
-        return self._phase is Phase.DONE
+        return self._loop.phase is Phase.DONE
 
     @property
     def started_at(self) -> int:
@@ -153,166 +104,13 @@ class Event:
 
     def wake_at(self) -> int | None:
         """The next instant at which `advance` could start something. None: only a fact or a gate change can."""
-        event, now = self._event, self._now
-        instants: list[int] = []
-        if self._phase is Phase.LOOP and not event.closed:
-            instants.extend(self._waves.deadlines(now))
-            if self._slot_free():
-                publication = event.state.queue.get(PUBLICATION)
-                if publication is not None and publication.due_at is not None:
-                    instants.append(publication.due_at)
-                if self._again_at is not None:
-                    instants.append(self._again_at)
-            instants = [instant for instant in instants if now < instant < event.yield_at]
-        elif self._phase is Phase.AFTER and self._after is not None:
-            instants.extend(self._after.deadlines(now))
-        return min(instants, default=None)
+        return self._loop.wake_at(self._now)
 
     def advance(self, now: int, j: float) -> list[Command]:
         """Everything that may start now. Call after every fact, gate change and deadline; repeating is harmless."""
         self._now = now
-        event = self._event
-        if event.running and now >= event.deadline_at and not event.broken:
-            event.break_off(PASS_DEADLINE)
-        while self._turn(now, j):
-            pass
-        return event.take_commands()
-
-    # --- turns --------------------------------------------------------------------------------------------------
-
-    def _turn(self, now: int, j: float) -> bool:
-        """One look at the event. True when another look may find more to do."""
-        self._waves.collect(now, j)
-        if self._phase is Phase.LOOP:
-            return self._loop(now, j)
-        if self._phase is Phase.JOIN:
-            return self._join(now, j)
-        if self._phase is Phase.FINAL:
-            return self._final(now, j)
-        if self._phase is Phase.AFTER and self._after is not None:
-            if self._event.broken or not self._after.turn(now):
-                self._phase = Phase.AFTER if self._event.running else Phase.DONE
-            return False
-        return False
-
-    def _loop(self, now: int, j: float) -> bool:
-        event = self._event
-        if now >= event.yield_at:
-            event.closed = True
-        if not event.broken:
-            self._validate()
-        if event.broken:
-            self._phase = Phase.JOIN
-            return True
-        self._resume(now, j)
-        if event.closed:
-            self._phase = Phase.JOIN
-            return True
-        self._waves.start_due(now)
-        # Quiet before another step: the end of the only Attempt normally ends the event.
-        if self._last is None and self._steps.step is None:
-            self._start_step(now)
-        elif self._quiet():
-            self._phase = Phase.JOIN
-        elif self._step_wanted(now):
-            self._start_step(now)
-        elif not event.running:
-            # Only a checkpoint is owed, and the barrier holds it back: the next event's matter.
-            self._phase = Phase.JOIN
-        else:
-            return False
-        return True
-
-    def _validate(self) -> None:
-        try:
-            self._waves.validate()
-        except AlarmRefusal as refusal:
-            self._lanes_valid = False
-            self._event.break_off(refusal.told())
-
-    def _quiet(self) -> bool:
-        """Nothing runs and nothing is owed its checkpoint. Hints are not work."""
-        return not (self._event.running or self._steps.step or self._wave.checkpoint_owed)
-
-    def _slot_free(self) -> bool:
-        return self._steps.step is None and len(self._event.attempts) < self._event.config.native_slots
-
-    def _step_wanted(self, now: int) -> bool:
-        if not self._slot_free():
-            return False
-        event = self._event
-        publication = event.state.queue.get(PUBLICATION)
-        return (
-            self._restart
-            or event.gate.revision != self._seen_revision
-            or (self._again_at is not None and self._again_at <= now)
-            or (publication is not None and publication.due(now))
-        )
-
-    def _start_step(self, now: int, *, final: bool = False) -> None:
-        event = self._event
-        self._restart = False
-        self._again_at = None
-        self._seen_revision = event.gate.revision
-        after_attempts = event.ended_since and not event.attempts
-        after_recovery = self._wave.checkpoint_owed and (self._wave.fresh or not event.attempts)
-        self._wave.fresh = False
-        checkpoint = final or after_attempts or after_recovery
-        begin = self._first
-        if self._last is not None and not checkpoint:
-            begin = event.begin(now)
-            self._observed_generation = begin.generation
-        dispatch = not final and not after_attempts and not (after_recovery and event.settled > 0)
-        self._steps.step = Step(begin, checkpoint=checkpoint, dispatch=dispatch, reserved=frozenset(event.attempts))
-
-    def _resume(self, now: int, j: float) -> bool:
-        """Let the running step go on. True when it ended."""
-        answer = self._steps.resume(now, j)
-        if answer is None:
-            return False
-        self._last = answer
-        self._again_at = answer.again_at
-        self._restart = self._restart or answer.left_room
-        self._was_actionable = self._was_actionable or answer.actionable
-        if self._phase is Phase.LOOP:
-            self._event.native_only = bool(self._event.attempts)
-        return True
-
-    def _join(self, now: int, j: float) -> bool:
-        event = self._event
-        if event.broken:
-            self._steps.step = None
-        self._resume(now, j)
-        if event.running or self._steps.step is not None:
-            return False
-        if event.broken or event.failures:
-            if not event.broken:
-                event.native_only = False
-            return self._enter_after(now)
-        event.native_only = False
-        if event.ended_since or self._wave.checkpoint_owed:
-            self._phase = Phase.FINAL
-            event.native_only = True
-            self._start_step(now, final=True)
-            return True
-        return self._enter_after(now)
-
-    def _final(self, now: int, j: float) -> bool:
-        if self._event.broken:
-            self._steps.step = None
-        elif not self._resume(now, j):
-            return False
-        return False if self._event.running else self._enter_after(now)
-
-    def _enter_after(self, now: int) -> bool:
-        if not self._lanes_valid or now >= self._event.deadline_at:
-            self._phase = Phase.DONE
-            return False
-        self._phase = Phase.AFTER
-        # A broken loop is joined; what follows is a phase of its own.
-        self._event.broken = False
-        self._after = AfterNative(self._event, self._waves, now)
-        return True
+        self._loop.run(now, j)
+        return self._event.take_commands()
 
     # --- facts --------------------------------------------------------------------------------------------------
 
@@ -354,7 +152,7 @@ class Event:
         if self._wave.running:
             event.sighting.disturb()
         if ended and (answer.recovered.fault is None or self._wave.checkpoint_owed):
-            self._restart = True
+            self._loop.restart = True
 
     def recovery_failed(self, thread_id: str, failure: str, now: int) -> None:
         """The recovery activity itself failed (its Thread's own failures are faults): the event ends at once."""
@@ -379,7 +177,9 @@ class Event:
         keep_cursor(event, answer.recovered)
         event.sighting.replace(answer.view, attempt.stamp)
         self._steps.own_work_ended(answer.view)
-        self._keep_binding_wait(thread_id, answer, now)
+        reported = binding.keep_wait(event, answer, now)
+        if reported is not None:
+            self._unbound.append(reported)
         if answer.ended in _PROGRESS or answer.recovered.repaired:
             event.progress((NATIVE,), now)
         if answer.ended == "settled":
@@ -388,7 +188,7 @@ class Event:
         else:
             event.findings.deferred.add(thread_id)
         event.ended_since = True
-        self._restart = True
+        self._loop.restart = True
 
     def attempt_failed(self, thread_id: str, failure: str, now: int) -> None:
         """The Attempt's activity failed, or was cut at the deadline: the event ends at once, nothing is settled."""
@@ -424,31 +224,6 @@ class Event:
         if registry.key:
             self._maintenance.observe_registry(registry.key, registry.deployment, now)
 
-    def _keep_binding_wait(self, thread_id: str, answer: AttemptAnswer, now: int) -> None:
-        """A head without binding is reported once and waits for the registry; one that ran waits no longer."""
-        record, head = self._event.state.record, answer.view.head
-        held = record.wait_of(thread_id)
-        wait: BindingWait | None = None
-        if answer.ended == "unbound":
-            submission_id = answer.submission_id or (head.submission_id if head is not None else "")
-            if answer.registry.key and answer.registry.key != record.registry_key:
-                # An older deployment's registry says nothing about the one that counts: try again.
-                return
-            known = held is not None and held.submission_id == submission_id
-            wait = BindingWait(
-                thread_id,
-                submission_id,
-                held.reported_at if held is not None and known else now,
-                answer.agent_id or "",
-                head.queue_sequence if head is not None else 0,
-            )
-            if not known:
-                self._unbound.append(wait)
-        elif held is None or held.submission_id != answer.submission_id or answer.ended == "faulted":
-            return
-        with self._event.state.transaction() as tx:
-            tx.record = tx.record.with_wait(thread_id, wait)
-
     # --- the end ------------------------------------------------------------------------------------------------
 
     def finish(self, now: int, j: float) -> PassReport:
@@ -465,7 +240,7 @@ class Event:
                     now,
                     j,
                     event.config,
-                    observed=self._observed_generation,
+                    observed=self._loop.observed_generation,
                     native_only=event.native_only,
                     rows=event.observed.values(),
                     charged=event.charged,
@@ -476,13 +251,13 @@ class Event:
                     tx,
                     now,
                     event.config,
-                    observed=self._observed_generation,
-                    next_attempt_at=None if self._last is None else self._last.next_attempt_at,
+                    observed=self._loop.observed_generation,
+                    next_attempt_at=None if self._loop.last is None else self._loop.last.next_attempt_at,
                     active=active,
                 )
         self._maintenance.event_ended(self)
         return PassReport(
-            phase=PassPhase.ACTIONABLE if self._was_actionable else PassPhase.CAUGHT_UP,
+            phase=PassPhase.ACTIONABLE if self._loop.was_actionable else PassPhase.CAUGHT_UP,
             recovered=event.findings.recovered_count,
             settled=event.settled,
             nonterminal=event.state.record.nonterminal,

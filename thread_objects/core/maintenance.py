@@ -122,8 +122,6 @@ class Maintenance:
 
     def schedule(self, lane: str, due_at: int, now: int, cursor: int | None = None) -> bool:
         """Make a lane due by `due_at`; with a cursor, as progress. False, and no change, for a cursor known before."""
-        if lane == PUBLICATION and not self.config.publication_required:
-            return False
         with self.state.transaction() as tx:
             counted = generation.schedule(tx, lane, due_at, now, self._floor(now), cursor)
         self.gate.notify()
