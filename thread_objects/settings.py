@@ -36,14 +36,20 @@ class Settings(BaseSettings):
     """Connections per worker process (PostgreSQL)."""
 
     address: str | None = None
+    """Temporal server, host:port; else the profile's, else 127.0.0.1:7233."""
     namespace: str | None = None
+    """Temporal namespace; else the profile's, else `default`."""
     profile: str | None = None
+    """Profile of Temporal's own TOML file."""
     api_key: str | None = Field(None, repr=False)
+    """API key of a Temporal service that asks for one."""
     tls: bool | None = None
+    """Whether to use TLS; certificates come from the profile."""
     connect_timeout_s: float = Field(10.0, gt=0, le=300)
     """How long to try for the Temporal server before saying that it is out of reach."""
 
     task_queue: str = Field(names.DEFAULT_TASK_QUEUE, min_length=1, max_length=limits.NAME_CHARS_MAX)
+    """Where clients and workers meet; the same for both."""
     agents: str | None = None
     """`package.module:registry`, the registry a worker serves."""
     attempts: int = Field(32, ge=1, le=1_000)
@@ -54,20 +60,29 @@ class Settings(BaseSettings):
     """How long SIGTERM lets running Attempts come to a Turn boundary before it hands them back."""
 
     queue_depth: int = Field(limits.QUEUE_DEPTH_DEFAULT, ge=1, le=limits.QUEUE_DEPTH_MAX)
+    """Unsettled Submissions of one Thread at most."""
     input_bytes: int = Field(limits.STORED_VALUE_BYTES_MAX, ge=1, le=limits.STORED_VALUE_BYTES_MAX)
+    """Size of one input at most."""
     database_bytes: int = Field(limits.DATABASE_BYTES_DEFAULT, ge=1, le=limits.DATABASE_BYTES_MAX)
+    """Past this size of the database nothing new is admitted."""
 
     heartbeat_timeout_ms: int = Field(5_000, ge=1_000, le=60_000)
     """A worker silent for this long has lost its Attempts. Beats go out every tenth of it, at least."""
     alarm_backoff_base_ms: int = Field(limits.ALARM_BACKOFF_BASE_MS, ge=1, le=60_000)
+    """First wait after a pass that failed; doubles from then on."""
     alarm_backoff_cap_ms: int = Field(limits.ALARM_BACKOFF_CAP_MS, ge=1, le=3_600_000)
+    """Longest such wait."""
     mark_age_ms: int = Field(10_000, ge=100, le=600_000)
     """A mark older than this is taken for a batch whose workflow task was lost."""
     mark_sweep_ms: int = Field(30_000, ge=100, le=600_000)
+    """How often a worker looks for such marks."""
 
     continue_events: int = Field(limits.CONTINUE_EVENTS_MAX, ge=20, le=20_000)
+    """A Thread Object takes a fresh history past so many events,"""
     continue_updates: int = Field(limits.CONTINUE_UPDATES_MAX, ge=1, le=1_500)
+    """or so many updates,"""
     continue_bytes: int = Field(limits.CONTINUE_BYTES_MAX, ge=65_536, le=16_777_216)
+    """or so many bytes of history."""
 
     @classmethod
     def settings_customise_sources(

@@ -18,7 +18,7 @@ def main() -> None:
     except SystemExit as leaving:
         code = leaving.code
     except BaseException:  # noqa: BLE001  # the edge of the process: told as Python would, then left
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # there is an exception here
+        sys.excepthook(*sys.exc_info())
     finally:
         _flush()
         os._exit(code if isinstance(code, int) else 0 if code is None else 1)
