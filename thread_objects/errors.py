@@ -240,6 +240,37 @@ class BindingError(ThreadError):
     reason: str
 
 
+class StepDiverged(ThreadError):
+    """A recorded Step does not hold what its digest says, or is entered in a way that no record can answer."""
+
+    code = "StepDiverged"
+    summary = "step diverged"
+    run_id: str
+    tool_call_id: str
+    step: str
+    reason: str
+
+
+class AgentPolicyError(ThreadError):
+    """A Run used up a bound of its policy. `policy_limit`: turns, tool-calls, tokens or duration."""
+
+    code = "AgentPolicyError"
+    summary = "run policy exhausted"
+    policy_limit: str
+    maximum: int
+
+
+class AgentApprovalDenied(ThreadError):
+    """An approval was denied: no handler of the batch started, and the Run is over."""
+
+    code = "AgentApprovalDenied"
+    summary = "approval denied"
+    tool_call_id: str
+    tool_name: str
+    resolver: str
+    reason: str = ""
+
+
 class OperationDenied(ThreadError):
     """The authoriser refused, before any read or write."""
 

@@ -84,8 +84,15 @@ OPEN_CALLS_MAX = 32
 RUN_TURNS_MAX = 100
 RUN_TOOL_CALLS_MAX = 4_096
 RUN_DURATION_MS = 3_600_000
+MODEL_TIMEOUT_MS = 300_000
 MODEL_RETRIES_MAX = 3
+MODEL_RETRY_BASE_MS = 500
+MODEL_RETRY_CAP_MS = 8_000
+MODEL_RETRY_AFTER_MS_MAX = 60_000
+TOOL_TIMEOUT_MS = 300_000
+CALL_TIMEOUT_MS_MAX = 780_000  # a call must fit into one Attempt (14 min) with room to hand back
 TOOL_RESULT_BYTES_MAX = 262_144
+TOOL_RESULT_EXCERPT_BYTES = 16_384  # of the head and of the tail of a truncated result
 
 # --- continue-as-new (the port's own, far below the server's suggestion) -----------------------------------------
 CONTINUE_EVENTS_MAX = 1_000

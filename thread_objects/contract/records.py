@@ -79,7 +79,11 @@ class ModelResponseRecorded(Payload):
 
 
 class ToolCallSettled(Payload):
-    """A call's result. `part` is the pydantic-ai part (tool return or retry prompt) that the model will read."""
+    """A call's result, as the model will read it.
+
+    `part` is the pydantic-ai part without its content, which is `result`; `extra` are further parts that follow the
+    batch's results. A call closed from outside (a resolution) has a result and no part.
+    """
 
     kind: Literal["ToolCallSettled"] = "ToolCallSettled"
     run_id: str
@@ -88,6 +92,7 @@ class ToolCallSettled(Payload):
     tool_name: str
     result: JsonValue = None
     part: dict[str, Any] = {}
+    extra: tuple[dict[str, Any], ...] = ()
     is_failure: bool = False
 
 

@@ -1,0 +1,215 @@
+"""A Thread's log folded by Run: what was said, declared, settled, and what is still open.
+
+Rule guarded: whatever a crash left behind, the fold of the same records is the same, and each Run is one
+contiguous part of the conversation, in the order of its input, however its records interleave with later ones
+(a Run parked for an unknown outcome goes on after later input ran).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import JsonValue
+
+from thread_objects.contract import ids, records
+from thread_objects.contract.messages import LogRecord
+from thread_objects.contract.records import PAYLOADS, DeclaredCall
+from thread_objects.contract.states import CallKind, Decision, Outcome, Resolution, ToolClass
+
+_PERMITS = (Resolution.NEVER_STARTED, Resolution.SAFE_RETRY)
+
+
+@dataclass(slots=True)
+class Call:
+    """One declared call and all the log says of it. `permit`: its newest word is a permission to run."""
+
+    declared: DeclaredCall
+    settled: records.ToolCallSettled | None = None
+    unknown: bool = False
+    permit: bool = False
+    requested: str | None = None
+    decision: Decision | None = None
+    denial: str = ""
+
+    @property
+    def ordinary(self) -> bool:
+        """An ordinary call whose loss would leave an effect uncertain."""
+        return (
+            self.declared.call_kind is CallKind.ORDINARY
+            and self.declared.tool_class is not ToolClass.READONLY
+            and not self.declared.rejected
+        )
+
+
+@dataclass(slots=True)
+class Turn:
+    """One model response and its batch."""
+
+    turn: int
+    messages: list[dict[str, Any]]
+    calls: dict[str, Call]
+    state: dict[str, JsonValue] = field(default_factory=dict)
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Every call has its result."""
+        return all(call.settled is not None for call in self.calls.values())
+
+    @property
+    def unstarted(self) -> bool:
+        """Proof that no handler of the Turn can have started: an approval asked before dispatch is not given."""
+        return any(c.requested is not None and c.decision is not Decision.APPROVED for c in self.calls.values())
+
+
+@dataclass(slots=True)
+class RunLog:
+    """One Run, from its input to its end."""
+
+    run_id: str
+    submission_id: str
+    input: JsonValue
+    started_at: int = 0
+    deadline_at: int | None = None
+    turns: list[Turn] = field(default_factory=list)
+    completed: records.RunCompleted | None = None
+    failed: records.RunFailed | None = None
+    abort: bool = False
+    interruptions: int = 0
+    outcome: Outcome | None = None
+    steps: dict[tuple[str, str], records.ToolStepSettled] = field(default_factory=dict)
+    version: int = 0
+    """Grows with every record of the Run, so that whatever was derived from it can be kept until then."""
+
+    @property
+    def last(self) -> Turn | None:
+        """The Turn in progress, or the last one."""
+        return self.turns[-1] if self.turns else None
+
+    def turn(self, number: int) -> Turn | None:
+        """The Turn of this number."""
+        return self.turns[number - 1] if 0 < number <= len(self.turns) else None
+
+    def call_ids(self) -> set[str]:
+        """Every call id the Run has used."""
+        return {call_id for turn in self.turns for call_id in turn.calls}
+
+
+class Transcript:
+    """The Runs of one Thread in the order of their inputs. `through` is the last sequence folded in."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, RunLog] = {}
+        self.through = 0
+        self.derived: dict[str, Any] = {}
+        """What readers made of it, by reader; kept as long as the transcript is."""
+
+    def extend(self, log: Iterable[LogRecord]) -> None:
+        """Fold in the records that follow `through`. Raises `ValueError` for a payload that does not decode."""
+        for record in log:
+            self.apply(PAYLOADS.validate_python({"kind": record.kind, **record.payload}))
+            self.through = record.sequence
+
+    def run_of(self, submission_id: str) -> RunLog | None:
+        """The Run of a Submission, if its input is recorded."""
+        return self.runs.get(ids.run_id(submission_id))
+
+    def before(self, run: RunLog) -> list[RunLog]:
+        """The Runs whose input came earlier."""
+        earlier: list[RunLog] = []
+        for other in self.runs.values():
+            if other is run:
+                break
+            earlier.append(other)
+        return earlier
+
+    def apply(self, payload: records.AnyPayload) -> None:
+        """Fold in one fact."""
+        match payload:
+            case records.UserInputRecorded():
+                run_id = payload.run_id or ids.run_id(payload.submission_id)
+                run = self.runs.setdefault(run_id, RunLog(run_id, payload.submission_id, payload.input))
+            case records.SubmissionSettled() | records.AbortRequested():
+                found = self.run_of(payload.submission_id)
+                if found is None:
+                    return
+                run = found
+                if isinstance(payload, records.AbortRequested):
+                    run.abort = True
+                else:
+                    run.outcome = payload.outcome
+            case records.ThreadCreated() | records.RepairAnnotated():
+                return
+            case _:
+                found = self.runs.get(payload.run_id)
+                if found is None:
+                    return
+                run = found
+                _fold(run, payload)
+        run.version += 1
+
+
+def _fold(run: RunLog, payload: records.AnyPayload) -> None:
+    match payload:
+        case records.RunStarted():
+            run.started_at, run.deadline_at = payload.started_at, payload.deadline_at
+        case records.ModelResponseRecorded():
+            run.turns.append(
+                Turn(
+                    turn=payload.turn,
+                    messages=payload.messages,
+                    calls={call.tool_call_id: Call(call) for call in payload.calls},
+                    state=payload.state,
+                    input_tokens=payload.input_tokens,
+                    output_tokens=payload.output_tokens,
+                )
+            )
+        case records.ModelResponseInterrupted():
+            run.interruptions += 1
+        case records.ToolStepSettled():
+            run.steps[payload.tool_call_id, payload.step_name] = payload
+        case records.RunCompleted():
+            run.completed = payload
+        case records.RunFailed():
+            run.failed = payload
+        case (
+            records.ToolCallSettled()
+            | records.ToolCallUnknown()
+            | records.ToolCallResolved()
+            | records.ToolApprovalRequested()
+            | records.ToolApprovalDecided()
+        ):
+            call = _call(run, payload.turn, payload.tool_call_id)
+            if call is not None:
+                _fold_call(call, payload)
+        case _:
+            pass
+
+
+def _call(run: RunLog, turn: int, tool_call_id: str) -> Call | None:
+    numbered = run.turn(turn)
+    if numbered is not None:
+        return numbered.calls.get(tool_call_id)
+    return next((t.calls[tool_call_id] for t in reversed(run.turns) if tool_call_id in t.calls), None)
+
+
+def _fold_call(
+    call: Call,
+    payload: records.ToolCallSettled
+    | records.ToolCallUnknown
+    | records.ToolCallResolved
+    | records.ToolApprovalRequested
+    | records.ToolApprovalDecided,
+) -> None:
+    match payload:
+        case records.ToolCallSettled():
+            call.settled = payload
+        case records.ToolCallUnknown():
+            call.unknown, call.permit = True, False
+        case records.ToolCallResolved():
+            call.permit = payload.resolution in _PERMITS
+        case records.ToolApprovalRequested():
+            call.requested = payload.arguments_digest
+        case records.ToolApprovalDecided():
+            call.decision, call.denial = payload.decision, payload.reason
