@@ -44,7 +44,9 @@ class AbortRepair:
             if woken is None:
                 return Disposition.DEFERRED
             snapshot, evidence = woken
-        untouched = snapshot.state is SubmissionState.READY and not evidence.open_tool_calls
+        untouched = (
+            snapshot.state is SubmissionState.READY and not evidence.abort_recorded and not evidence.open_tool_calls
+        )
         if untouched and not evidence.input_recorded and self._settled_unclaimed(snapshot):
             return Disposition.REPAIRED
         with self._claims.claimed(snapshot, decision) as held:

@@ -97,13 +97,13 @@ def decide(
 def intents(tx: Transaction, submission_id: str) -> tuple[ApprovalIntent, ...]:
     """The stored decisions of a Submission."""
     rows = tx.all(
-        "SELECT tool_call_id, decision, resolver, reason, decided_at FROM approvals"
+        "SELECT tool_call_id, decision, resolver, reason, decided_at, turn FROM approvals"
         " WHERE submission_id = :submission_id AND decision IS NOT NULL ORDER BY turn, requested_at, tool_call_id",
         {"submission_id": submission_id},
     )
     return tuple(
-        ApprovalIntent(call, Decision(decision), resolver, reason, decided_at)
-        for call, decision, resolver, reason, decided_at in rows
+        ApprovalIntent(call, Decision(decision), resolver, reason, decided_at, turn)
+        for call, decision, resolver, reason, decided_at, turn in rows
     )
 
 

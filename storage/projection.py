@@ -41,14 +41,7 @@ def follow(tx: Transaction, submission_id: str, encoded: Sequence[EncodedBatch],
             elif isinstance(payload, ToolApprovalDecided):
                 _decided(tx, submission_id, entry, payload)
             elif isinstance(payload, ToolCallUnknown):
-                mark(
-                    tx,
-                    submission_id,
-                    payload.tool_call_id,
-                    payload.tool_name,
-                    payload.turn,
-                    entry.record.created_at,
-                )
+                _lost(tx, submission_id, payload, entry.record.created_at)
             sequence += 1
     if closed and _any_unknown(tx, submission_id):
         tx.many(
@@ -73,6 +66,26 @@ def mark(tx: Transaction, submission_id: str, tool_call_id: str, tool_name: str,
     )
 
 
+def _lost(tx: Transaction, submission_id: str, payload: ToolCallUnknown, now: int) -> None:
+    """A call that may have happened. Stated anew, it asks anew: what was said of an earlier loss is used up."""
+    tx.run(
+        "DELETE FROM unknown_resolutions WHERE submission_id = :submission_id AND tool_call_id = :tool_call_id",
+        {"submission_id": submission_id, "tool_call_id": payload.tool_call_id},
+    )
+    tx.run(
+        "INSERT INTO unknown_calls (submission_id, tool_call_id, turn, tool_name, marked_at)"
+        " VALUES (:submission_id, :tool_call_id, :turn, :tool_name, :now) ON CONFLICT (submission_id, tool_call_id)"
+        " DO UPDATE SET turn = :turn, tool_name = :tool_name, marked_at = :now, closed_at = NULL",
+        {
+            "submission_id": submission_id,
+            "tool_call_id": payload.tool_call_id,
+            "turn": payload.turn,
+            "tool_name": payload.tool_name,
+            "now": now,
+        },
+    )
+
+
 def _any_unknown(tx: Transaction, submission_id: str) -> bool:
     row = tx.one(
         "SELECT 1 FROM unknown_calls WHERE submission_id = :submission_id LIMIT 1",
@@ -82,9 +95,13 @@ def _any_unknown(tx: Transaction, submission_id: str) -> bool:
 
 
 def _requested(tx: Transaction, submission_id: str, entry: EncodedRecord, payload: ToolApprovalRequested) -> None:
+    # The same call id in a later Turn is another question: the earlier answer is canonical and does not count.
     tx.run(
         "INSERT INTO approvals (submission_id, tool_call_id, turn, tool_name, arguments_digest, requested_at)"
-        " VALUES (:submission_id, :tool_call_id, :turn, :tool_name, :digest, :now) ON CONFLICT DO NOTHING",
+        " VALUES (:submission_id, :tool_call_id, :turn, :tool_name, :digest, :now)"
+        " ON CONFLICT (submission_id, tool_call_id) DO UPDATE SET turn = :turn, tool_name = :tool_name,"
+        " arguments_digest = :digest, requested_at = :now, decision = NULL, resolver = NULL, reason = NULL,"
+        " decided_at = NULL, decided_by = NULL WHERE approvals.turn < :turn",
         {
             "submission_id": submission_id,
             "tool_call_id": payload.tool_call_id,

@@ -232,7 +232,10 @@ class FaultRow(SQLModel, table=True):
     """A retained recovery failure of one Thread."""
 
     __tablename__ = "faults"
-    __table_args__: ClassVar[Any] = (CheckConstraint("attempts >= 1", name="faults_attempts"),)
+    __table_args__: ClassVar[Any] = (
+        CheckConstraint("attempts >= 1", name="faults_attempts"),
+        CheckConstraint("causes_truncated IN (0, 1)", name="faults_causes_truncated"),
+    )
 
     thread_id: str = _id(ForeignKey("threads.thread_id"), primary_key=True)
     phase: str = _text()
@@ -240,6 +243,9 @@ class FaultRow(SQLModel, table=True):
     error_tag: str = _text()
     operation: str = _text()
     causes: str = _text()
+    causes_truncated: int = _number()
+    decoder: str = _text()
+    sequence: int | None = _number(nullable=True)
     first_failed_at: int = _number()
     last_failed_at: int = _number()
     retry_at: int = _number()
