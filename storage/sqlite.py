@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import quote
 
-from thread_objects.errors import StoreUnavailable
+from thread_objects.errors import CorruptRecord, LedgerError, StoreUnavailable
 
 from .engine import LOCK_WAIT_MS, Duplicate, Params, Row, Transaction, for_sqlite, restored, storable
 
@@ -20,10 +21,11 @@ T = TypeVar("T")
 _STATEMENTS_CACHED = 256
 
 
-def connect(path: str, *, synchronous: str) -> sqlite3.Connection:
+def connect(path: Path, *, synchronous: str, create: bool = False) -> sqlite3.Connection:
     """A connection with our settings. The busy wait comes first: the others may meet a lock."""
     connection = sqlite3.connect(
-        path,
+        f"file:{quote(str(path))}?mode={'rwc' if create else 'rw'}",
+        uri=True,
         timeout=LOCK_WAIT_MS / 1000,
         isolation_level=None,
         check_same_thread=False,
@@ -74,7 +76,7 @@ class SqliteDatabase:
     """The `Database` on a file that is migrated already."""
 
     def __init__(self, path: Path, *, synchronous: str, readers_max: int) -> None:
-        self._path = str(path)
+        self._path = path
         self._synchronous = synchronous
         self._readers_max = readers_max
         self._writing = threading.Lock()
@@ -87,7 +89,7 @@ class SqliteDatabase:
         if not self._writing.acquire(timeout=LOCK_WAIT_MS / 1000):
             raise StoreUnavailable(reason="another writer of this process holds the database")
         try:
-            with _translated():
+            with translated():
                 if self._writer is None:
                     self._writer = connect(self._path, synchronous=self._synchronous)
                 try:
@@ -99,7 +101,7 @@ class SqliteDatabase:
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run a unit in a deferred transaction: one snapshot, beside any writer."""
-        with _translated():
+        with translated():
             with self._guard:
                 connection = self._idle.pop() if self._idle else None
             connection = connection or connect(self._path, synchronous=self._synchronous)
@@ -142,9 +144,17 @@ def _transact(connection: sqlite3.Connection, work: Callable[[Transaction], T], 
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
+    """The driver's failures as typed errors."""
     try:
         yield
+    except Duplicate as error:
+        raise LedgerError("a unique constraint refused the write", operation="write") from error
     except sqlite3.OperationalError as error:
-        # The message names the cause (locked, full, missing), never a value.
+        if "decode to UTF-8" in str(error):
+            raise CorruptRecord(thread_id="", decoder="utf-8") from error
+        raise StoreUnavailable(reason=str(error).partition(":")[0]) from error
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.IntegrityError):
+            raise
         raise StoreUnavailable(reason=str(error)) from error

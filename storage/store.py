@@ -41,7 +41,7 @@ class SqlStore:
         """Close all connections. Idempotent."""
         self._database.close()
 
-    # --- the object ------------------------------------------------------------------------------------------
+    # --- the object ---
 
     def apply(self, request: ApplyRequest, *, worker: str, registry: Registry, now: int) -> ApplyAnswer:
         """Apply a batch of mutations in order."""
@@ -61,7 +61,7 @@ class SqlStore:
         """Remove the object's mark if it is not newer."""
         self._database.write(lambda tx: marks.clear(tx, object_id, through))
 
-    # --- claims ----------------------------------------------------------------------------------------------
+    # --- claims ---
 
     def begin(
         self, request: ClaimRequest, *, run_duration_ms: Callable[[str], int], deployment_id: str, now: int
@@ -87,7 +87,7 @@ class SqlStore:
         """End ownership."""
         return self._database.write(lambda tx: handing.release(tx, claim, mark_through=mark_through))
 
-    # --- appends under a claim ---------------------------------------------------------------------------------
+    # --- appends under a claim ---
 
     def append(self, claim: Claim, batch: Batch, *, now: int) -> Tail:  # noqa: ARG002
         """Append at the actual tail, fenced by the claim's epoch."""
@@ -144,7 +144,7 @@ class SqlStore:
             lambda tx: handing.mark_unknown(tx, claim, batches, calls, mark_through=mark_through, now=now)
         )
 
-    # --- recovery ----------------------------------------------------------------------------------------------
+    # --- recovery ---
 
     def recovery_page(self, thread_id: str, *, after: int, limit: int) -> list[Snapshot]:
         """Snapshots of nonterminal rows that are not fresh."""
@@ -184,7 +184,7 @@ class SqlStore:
         """Wake a decided suspension."""
         return self._database.write(lambda tx: recoveries.wake_suspended(tx, submission_id))
 
-    # --- faults --------------------------------------------------------------------------------------------------
+    # --- faults ---
 
     def record_fault(self, thread_id: str, failure: RecoveryFailure, *, now: int) -> Fault:
         """Store or update the Thread's fault."""
@@ -198,7 +198,7 @@ class SqlStore:
         """The retained fault."""
         return self._database.read(lambda tx: faults.read(tx, thread_id))
 
-    # --- reads while running ----------------------------------------------------------------------------------------
+    # --- reads while running ---
 
     def abort_intent(self, submission_id: str) -> AbortIntent | None:
         """The abort intent of one row."""
@@ -216,7 +216,7 @@ class SqlStore:
         """The tail digest after this sequence."""
         return self._database.read(lambda tx: log.digest_at(tx, thread_id, sequence))
 
-    # --- workers and marks --------------------------------------------------------------------------------------------
+    # --- workers and marks ---
 
     def deployment_order(self, registry_key: str, *, now: int) -> int:
         """The integer of a registry key."""
@@ -246,7 +246,7 @@ class SqlStore:
         """One read for a client without a database."""
         return self._database.read(lambda tx: reads.answer(tx, request))
 
-    # --- the plain log (beyond the port: import, verification) -----------------------------------------------------------
+    # --- the plain log (beyond the port: import, verification) ---
 
     def materialize(self, thread_id: str, epoch: int) -> None:
         """Create the log of a Thread that has rows, or raise its epoch."""

@@ -59,14 +59,12 @@ def survey(tx: Transaction, object_id: str) -> Survey:
     threads = threads[:SURVEY_THREADS_MAX]
     heads = [(thread, head.lowest) for thread in threads if (head := views.head_group(groups[thread])) is not None]
     identities = _identities(tx, heads)
-    retries: dict[str, int] = {
-        thread: retry_at
-        for thread, retry_at in tx.all(
-            "SELECT f.thread_id, f.retry_at FROM faults f JOIN threads t ON t.thread_id = f.thread_id"
-            " WHERE t.object_id = :object_id",
-            {"object_id": object_id},
-        )
-    }
+    faults = tx.all(
+        "SELECT f.thread_id, f.retry_at FROM faults f JOIN threads t ON t.thread_id = f.thread_id"
+        " WHERE t.object_id = :object_id",
+        {"object_id": object_id},
+    )
+    retries: dict[str, int] = dict(row[:2] for row in faults)
     return Survey(
         threads=tuple(
             views.fold(thread, groups[thread], identities.get(thread), retries.get(thread)) for thread in threads

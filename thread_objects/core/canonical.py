@@ -20,6 +20,9 @@ from thread_objects.contract import limits
 
 _INT_MAX = 2**53 - 1
 _INT_BITS_MAX = 13_000  # below CPython's bound on converting integers to text
+_SAME_MIN = 1e-4
+_SAME_MAX = 1e15
+"""Between these, and with a fraction, the shortest form that Python prints is ECMAScript's too."""
 _MARK = "\x1a"
 _MARK_IN_JSON = "\\u001a"
 _LONG_DIGITS = re.compile(r"\d{16}")
@@ -124,50 +127,43 @@ def _check(root: Any, bounds: Bounds) -> bool:
             kind = type(value)
             if kind is str or value is None or kind is bool:
                 continue
-            if kind is int:
-                plain = plain and -_INT_MAX <= value <= _INT_MAX
-                if not plain:
-                    _check_int(value)
-            elif kind is float:
-                plain = _check_float(value) and plain
-            elif isinstance(value, (dict, list, tuple)):
-                if depth > bounds.depth:
-                    raise Unpersistable("nested too deep", limit="depth", actual=depth, maximum=bounds.depth)
+            if kind is dict or kind is list or kind is tuple:
                 size = len(value)
                 nodes += size
-                if size > bounds.collection:
-                    raise Unpersistable(
-                        "collection too large", limit="collection", actual=size, maximum=bounds.collection
-                    )
-                if nodes > bounds.nodes:
-                    raise Unpersistable("too many values", limit="nodes", actual=nodes, maximum=bounds.nodes)
-                if isinstance(value, dict):
+                _check_size(depth, size, nodes, bounds)
+                if kind is dict:
                     plain = _check_keys(value) and plain
-                    below.extend(value.values())
+                    below += value.values()
                 else:
-                    below.extend(value)
-            elif not isinstance(value, (str, int, float)):
-                raise Unpersistable(f"{kind.__name__} is no JSON value")
+                    below += value
             else:
-                plain = False  # a subclass (an enum): only its plain value may be stored
-                if isinstance(value, int):
-                    _check_int(value)
-                elif isinstance(value, float):
-                    _check_float(value)
+                plain = _check_scalar(value) and plain
         level = below
     return plain
 
 
-def _check_int(value: int) -> None:
-    if value.bit_length() > _INT_BITS_MAX:
-        raise Unpersistable("integer too large", limit="bits", actual=value.bit_length(), maximum=_INT_BITS_MAX)
+def _check_size(depth: int, size: int, nodes: int, bounds: Bounds) -> None:
+    if depth > bounds.depth:
+        raise Unpersistable("nested too deep", limit="depth", actual=depth, maximum=bounds.depth)
+    if size > bounds.collection:
+        raise Unpersistable("collection too large", limit="collection", actual=size, maximum=bounds.collection)
+    if nodes > bounds.nodes:
+        raise Unpersistable("too many values", limit="nodes", actual=nodes, maximum=bounds.nodes)
 
 
-def _check_float(value: float) -> bool:
-    if not math.isfinite(value):
-        raise Unpersistable("NaN and Infinity are no JSON values")
-    # Between these, and with a fraction, Python's shortest form is ECMAScript's too.
-    return 1e-4 <= abs(value) < 1e15 and not value.is_integer()
+def _check_scalar(value: Any) -> bool:
+    kind = type(value)
+    if kind is float:
+        if not math.isfinite(value):
+            raise Unpersistable("NaN and Infinity are no JSON values")
+        return _SAME_MIN <= abs(value) < _SAME_MAX and not value.is_integer()
+    if isinstance(value, int):
+        if value.bit_length() > _INT_BITS_MAX:
+            raise Unpersistable("integer too large", limit="bits", actual=value.bit_length(), maximum=_INT_BITS_MAX)
+        return kind is int and -_INT_MAX <= value <= _INT_MAX
+    if isinstance(value, str):
+        return False  # a subclass (an enum): only its plain value may be stored
+    raise Unpersistable(f"{kind.__name__} is no JSON value")
 
 
 def _check_keys(value: dict[Any, Any]) -> bool:
@@ -201,7 +197,7 @@ def _escape(value: Any) -> Any:
     if isinstance(value, int):
         return int(value) if -_INT_MAX <= value <= _INT_MAX else f"{_MARK}i{int(value)}"
     if isinstance(value, float):
-        return float(value)
+        return value
     if isinstance(value, dict):
         return {_UNSAFE_JSON.sub(_escape_unit, key): _escape(item) for key, item in value.items()}
     return [_escape(item) for item in value]

@@ -1,0 +1,135 @@
+"""The reader of a client that has the database: statuses, settlements, the log, and being told of changes.
+
+Rule guarded: a wait is only a hint. The caller reads the durable state after each, so a lost notification costs time
+and never an answer.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import psycopg
+
+from thread_objects.contract.messages import LogRecord, Settlement, SubmissionStatus
+
+from . import log, reads
+from .engine import NOTIFY_CHANNEL, Database, Row
+from .postgres import translated
+
+_POLL_MIN_SECONDS = 0.005
+_POLL_MAX_SECONDS = 0.25
+_POLL_GROWTH = 1.2
+
+
+class Watch(Protocol):
+    """Tells that something was committed."""
+
+    def wait(self, timeout_ms: int) -> bool:
+        """True when something was committed since the last call, False after the timeout."""
+
+    def close(self) -> None:
+        """Release what it holds."""
+
+
+class SqlReader:
+    """`Reader` on either database."""
+
+    def __init__(self, database: Database, watch: Watch) -> None:
+        self._database = database
+        self._watch = watch
+
+    def status(self, submission_id: str) -> SubmissionStatus | None:
+        """Where a Submission stands."""
+        return self._database.read(lambda tx: reads.status(tx, submission_id))
+
+    def find(self, thread_id: str, principal: str, key: str) -> SubmissionStatus | None:
+        """The Submission of an idempotency key."""
+        return self._database.read(lambda tx: reads.find(tx, thread_id, principal, key))
+
+    def settlements(self, submission_ids: Sequence[str]) -> dict[str, Settlement]:
+        """The settlements among these ids."""
+        return self._database.read(lambda tx: reads.settled_among(tx, submission_ids))
+
+    def log(self, thread_id: str, *, after: int, limit: int) -> list[LogRecord]:
+        """A page of the log; empty for a Thread that does not exist."""
+        return self._database.read(lambda tx: log.page(tx, thread_id, after=after, limit=limit))
+
+    def wait_for_change(self, timeout_ms: int) -> bool:
+        """Wait until something was committed, at most this long."""
+        return self._watch.wait(timeout_ms)
+
+    def close(self) -> None:
+        """Release the connections. Idempotent."""
+        self._watch.close()
+        self._database.close()
+
+
+class SqlitePoll:
+    """The file's change counter, asked often after a change and less often the longer nothing happens."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connection = connect()
+        self._seen = self._version()
+        self._pause = _POLL_MIN_SECONDS
+
+    def wait(self, timeout_ms: int) -> bool:
+        """True when the counter moved since the last call."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        while True:
+            version = self._version()
+            if version != self._seen:
+                self._seen = version
+                self._pause = _POLL_MIN_SECONDS
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(self._pause, left))
+            self._pause = min(_POLL_MAX_SECONDS, self._pause * _POLL_GROWTH)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _version(self) -> int:
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+
+class PostgresListen:
+    """Notifications on a connection of their own."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Row]]) -> None:
+        self._connect = connect
+        self._connection: psycopg.Connection[Row] | None = None
+        self._listen()
+
+    def wait(self, timeout_ms: int) -> bool:
+        """True when something was notified, or may have been while the connection was away."""
+        with translated():
+            if self._connection is None:
+                self._listen()
+                return True
+            try:
+                told = list(self._connection.notifies(timeout=max(0.0, timeout_ms / 1000), stop_after=1))
+                if told:
+                    list(self._connection.notifies(timeout=0))  # one answer for all that came together
+            except psycopg.OperationalError:
+                self.close()
+                raise
+            return bool(told)
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _listen(self) -> None:
+        with translated():
+            connection = self._connect()
+            connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
+            self._connection = connection
