@@ -6,20 +6,22 @@ All open calls covered (abort-submission covers none) wakes the row. Settled wor
 that is still open; they become canonical at once, since no later claim would do it, and nothing reopens.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from thread_objects.contract import ids
 from thread_objects.contract.messages import LogRecord, ResolveUnknown, UnknownAnswer
 from thread_objects.contract.states import ResolutionKind, SubmissionState
-from thread_objects.core import batches, ledger
-from thread_objects.core.canonical import PERSISTED, Unpersistable, canonical
-from thread_objects.core.recovery import UnknownIntent
-from thread_objects.errors import LedgerError, NotFound, SettlementConflict, UnknownResolutionConflict
+from thread_objects.core import ledger
+from thread_objects.core.canonical import PERSISTED, RECORD, Unpersistable, canonical
+from thread_objects.core.evidence import UndecodableRecord, evidence_of
+from thread_objects.core.recovery import OpenCall, Snapshot, UnknownIntent, resolution_batch
+from thread_objects.errors import CorruptRecord, LedgerError, NotFound, UnknownResolutionConflict
 
 from . import aborts, lanes, log, submissions
 from .engine import Transaction
 from .submissions import Submission
 
+_OPERATION = "recordUnknownResolution"
 _FACT = "fact"
 _PERMISSION = "permission"
 _CATEGORY = {
@@ -28,13 +30,6 @@ _CATEGORY = {
     ResolutionKind.SAFE_TO_RETRY: _PERMISSION,
     ResolutionKind.ABORT_SUBMISSION: _PERMISSION,
 }
-
-
-class _Call(NamedTuple):
-    tool_call_id: str
-    tool_name: str
-    turn: int
-    closed: bool
 
 
 class _Stored(NamedTuple):
@@ -71,14 +66,12 @@ def resolve(
             own,
             _running(lane, asked) if own else None,
         )
-    call = _admissible(tx, row, asked, category, result)
     fresh = _Stored(asked.resolution.value, int(asked.is_failure), asked.author, asked.reason, now, source, result)
+    _check(tx, row, asked, category, result)
     if row.state is SubmissionState.SETTLED:
-        _make_canonical(tx, lane, asked, call, deployment_id=deployment_id, now=now)
+        _close_settled(tx, lane, row, asked, fresh, deployment_id=deployment_id, now=now)
     _insert(tx, asked, category, fresh)
-    if row.state is SubmissionState.SETTLED:
-        tx.notify = True
-    elif asked.resolution is ResolutionKind.ABORT_SUBMISSION:
+    if asked.resolution is ResolutionKind.ABORT_SUBMISSION:
         row = aborts.intend(tx, row, asked.author, asked.reason, source=source, now=now)
     else:
         row = wake_if_covered(tx, row)
@@ -90,31 +83,22 @@ def _running(lane: lanes.Lane, asked: ResolveUnknown) -> str | None:
     return asked.submission_id if aborting and lane.owner_submission_id == asked.submission_id else None
 
 
-def _admissible(tx: Transaction, row: Submission, asked: ResolveUnknown, category: str, result: str) -> _Call:
-    """The call, if this resolution may be stored for it."""
+def _check(tx: Transaction, row: Submission, asked: ResolveUnknown, category: str, result: str) -> None:
+    """Refuse what may not be stored for this call."""
     if category == _PERMISSION:
         aborts.refuse_settled(tx, row)
         if _stored(tx, asked, _FACT) is not None:
             raise _conflict(asked)
-    call = _marked(tx, row, asked.tool_call_id)
     if row.state is SubmissionState.SETTLED:
-        call = call or _declared(tx, row, asked.tool_call_id)
-        if call is None or call.closed:
-            raise LedgerError(
-                f"{row.submission_id}: {asked.tool_call_id} is no open call of its run",
-                operation="recordUnknownResolution",
-            )
-        return call
-    if call is None:
+        return  # the log decides
+    turn = _marked_turn(tx, asked)
+    if turn is None:
         raise NotFound(what="unknown call", id=asked.tool_call_id)
     committed = log.record(
-        tx,
-        row.thread_id,
-        ids.tool_settled_record(ids.run_id(row.submission_id), call.turn, call.tool_call_id),
+        tx, row.thread_id, ids.tool_settled_record(ids.run_id(row.submission_id), turn, asked.tool_call_id)
     )
     if committed is not None and not _agrees(committed, asked, result):
         raise _conflict(asked)
-    return call
 
 
 def _agrees(committed: LogRecord, asked: ResolveUnknown, result: str) -> bool:
@@ -122,14 +106,7 @@ def _agrees(committed: LogRecord, asked: ResolveUnknown, result: str) -> bool:
     if asked.resolution is not ResolutionKind.COMPLETED_WITH_RESULT:
         return False
     recorded = (committed.payload.get("result"), bool(committed.payload.get("isFailure")))
-    return (canonical(recorded[0]), recorded[1]) == (result, asked.is_failure)
-
-
-def mark(tx: Transaction, row: Submission) -> Submission:
-    """The row's state after its calls were marked."""
-    if row.outcome is not None:
-        raise SettlementConflict(submission_id=row.submission_id, existing_outcome=row.outcome)
-    return submissions.move(tx, row, ledger.Operation.MARK_UNKNOWN)
+    return (canonical(recorded[0], RECORD), recorded[1]) == (result, asked.is_failure)
 
 
 def open_calls(tx: Transaction, submission_id: str) -> tuple[str, ...]:
@@ -183,7 +160,7 @@ def wake_if_covered(tx: Transaction, row: Submission) -> Submission:
 
 def _result_text(asked: ResolveUnknown) -> str:
     if asked.resolution is not ResolutionKind.COMPLETED_WITH_RESULT and (asked.result is not None or asked.is_failure):
-        raise LedgerError(f"{asked.resolution} has no result", operation="recordUnknownResolution")
+        raise LedgerError(f"{asked.resolution} has no result", operation=_OPERATION)
     try:
         return canonical(asked.result, PERSISTED)
     except Unpersistable as error:
@@ -213,50 +190,53 @@ def _insert(tx: Transaction, asked: ResolveUnknown, category: str, stored: _Stor
     )
 
 
-def _marked(tx: Transaction, row: Submission, tool_call_id: str) -> _Call | None:
-    found = tx.one(
-        "SELECT tool_call_id, tool_name, turn, closed_at FROM unknown_calls"
-        " WHERE submission_id = :submission_id AND tool_call_id = :tool_call_id",
-        {"submission_id": row.submission_id, "tool_call_id": tool_call_id},
+def _marked_turn(tx: Transaction, asked: ResolveUnknown) -> int | None:
+    """The Turn of a marked call."""
+    row = tx.one(
+        "SELECT turn FROM unknown_calls WHERE submission_id = :submission_id AND tool_call_id = :tool_call_id",
+        {"submission_id": asked.submission_id, "tool_call_id": asked.tool_call_id},
     )
-    return None if found is None else _Call(found[0], found[1], found[2], found[3] is not None)
+    return None if row is None else row[0]
 
 
-def _declared(tx: Transaction, row: Submission, tool_call_id: str) -> _Call | None:
-    """A call that no unknown record names, from the response that declares it."""
-    turn_of: dict[str, Any] = {}
-    closed = False
-    for record in log.of_run(tx, row.submission_id):
-        if record.kind == "ModelResponseRecorded":
-            for call in record.payload.get("calls", []):
-                turn_of[call["toolCallId"]] = (call["toolName"], record.payload["turn"])
-        elif record.kind == "ToolCallSettled" and record.payload.get("toolCallId") == tool_call_id:
-            closed = True
-    if tool_call_id not in turn_of:
-        return None
-    name, turn = turn_of[tool_call_id]
-    return _Call(tool_call_id, name, turn, closed)
+def _open_in_log(tx: Transaction, row: Submission, tool_call_id: str) -> tuple[Snapshot, OpenCall] | None:
+    """A call that the log declares and does not close, of whatever Turn."""
+    snapshot = Snapshot(row.submission_id, row.receipt_id, row.thread_id, row.queue_sequence, row.agent_id, row.state)
+    try:
+        evidence = evidence_of(snapshot, log.of_run(tx, row.submission_id), [])
+    except UndecodableRecord as error:
+        raise CorruptRecord(thread_id=error.thread_id, sequence=error.sequence, decoder=error.kind) from error
+    for call in evidence.open_tool_calls:
+        if call.call_id == tool_call_id:
+            return snapshot, call
+    return None
 
 
-def _make_canonical(
-    tx: Transaction, lane: lanes.Lane, asked: ResolveUnknown, call: _Call, *, deployment_id: str, now: int
+def _close_settled(
+    tx: Transaction,
+    lane: lanes.Lane,
+    row: Submission,
+    asked: ResolveUnknown,
+    stored: _Stored,
+    *,
+    deployment_id: str,
+    now: int,
 ) -> None:
-    # A permission may have been made canonical before; the fact then stands beside it.
-    said = ids.tool_resolved_record(ids.run_id(asked.submission_id), call.turn, call.tool_call_id)
-    batch = batches.call_resolved(
-        asked.submission_id,
-        call.tool_call_id,
-        call.tool_name,
-        call.turn,
+    """Append a fact about settled work. A call that is not open any more takes none."""
+    found = _open_in_log(tx, row, asked.tool_call_id)
+    if found is None:
+        raise LedgerError(f"{row.submission_id}: {asked.tool_call_id} is no open call of its run", operation=_OPERATION)
+    snapshot, call = found
+    intent = UnknownIntent(
+        asked.tool_call_id,
         asked.resolution,
-        result=asked.result,
-        is_failure=asked.is_failure,
-        author=asked.author,
-        reason=asked.reason,
-        beside=log.record(tx, lane.thread_id, said) is not None,
-        deployment_id=deployment_id,
-        now=now,
+        asked.result,
+        asked.is_failure,
+        stored.author,
+        stored.reason,
+        stored.resolved_at,
     )
+    batch = resolution_batch(snapshot, call, intent, now, deployment_id=deployment_id)
     lane = log.append_unowned(tx, lane, [log.encode(batch)], asked.submission_id)
     tx.run(
         "UPDATE unknown_calls SET closed_at = :sequence WHERE submission_id = :submission_id"

@@ -15,11 +15,9 @@ from thread_objects.contract.records import (
     RunStarted,
     SubmissionSettled,
     ThreadCreated,
-    ToolCallResolved,
-    ToolCallSettled,
     UserInputRecorded,
 )
-from thread_objects.contract.states import Outcome, Resolution, ResolutionKind
+from thread_objects.contract.states import Outcome
 from thread_objects.contract.wire import Json
 from thread_objects.core.canonical import RECORD, canonical
 
@@ -129,59 +127,3 @@ def settlement(payload: SubmissionSettled, *, deployment_id: str, now: int) -> B
     """The batch of a settlement: its own record and nothing else."""
     sid = payload.submission_id
     return _batch(ids.settlement_batch(sid), now, deployment_id, (ids.settlement_id(sid), payload))
-
-
-_SAID = {
-    ResolutionKind.NEVER_HAPPENED: Resolution.NEVER_STARTED,
-    ResolutionKind.SAFE_TO_RETRY: Resolution.SAFE_RETRY,
-}
-
-
-def resolution_of(kind: ResolutionKind, is_failure: bool) -> Resolution:
-    """What the canonical record says of an intent. `abort-submission` has no record: it closes no call."""
-    if kind is ResolutionKind.COMPLETED_WITH_RESULT:
-        return Resolution.FAILED_WITH_ERROR if is_failure else Resolution.COMPLETED_WITH_RESULT
-    return _SAID[kind]
-
-
-def call_resolved(
-    submission_id: str,
-    tool_call_id: str,
-    tool_name: str,
-    turn: int,
-    kind: ResolutionKind,
-    *,
-    result: Json,
-    is_failure: bool,
-    author: str,
-    reason: str,
-    beside: bool = False,
-    deployment_id: str,
-    now: int,
-) -> Batch:
-    """A resolution made canonical: for a known result the result first, then who said so.
-
-    `beside`: an earlier permission of this call is canonical already, so the fact takes ids of its own.
-    """
-    run = ids.run_id(submission_id)
-    mark = ":fact" if beside else ""
-    said = ToolCallResolved(
-        run_id=run,
-        turn=turn,
-        tool_call_id=tool_call_id,
-        resolution=resolution_of(kind, is_failure),
-        author=author,
-        reason=reason,
-    )
-    records: list[tuple[str, AnyPayload]] = [(ids.tool_resolved_record(run, turn, tool_call_id) + mark, said)]
-    if kind is ResolutionKind.COMPLETED_WITH_RESULT:
-        fact = ToolCallSettled(
-            run_id=run,
-            turn=turn,
-            tool_call_id=tool_call_id,
-            tool_name=tool_name,
-            result=result,
-            is_failure=is_failure,
-        )
-        records.insert(0, (ids.tool_settled_record(run, turn, tool_call_id), fact))
-    return _batch(ids.resolution_batch(submission_id, tool_call_id) + mark, now, deployment_id, *records)

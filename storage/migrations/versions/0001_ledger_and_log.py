@@ -206,12 +206,16 @@ def upgrade() -> None:
         _text("error_tag"),
         _text("operation"),
         _text("causes"),
+        _int("causes_truncated"),
+        _text("decoder"),
+        _int("sequence", null=True),
         _int("first_failed_at"),
         _int("last_failed_at"),
         _int("retry_at"),
         _int("attempts"),
         sa.PrimaryKeyConstraint("thread_id"),
         sa.CheckConstraint("attempts >= 1", name="faults_attempts"),
+        sa.CheckConstraint("causes_truncated IN (0, 1)", name="faults_causes_truncated"),
     )
 
     op.create_table(
