@@ -10,7 +10,7 @@ text or tool calls. Everything below the model is the real thing.
 
 import asyncio
 import re
-from typing import TypedDict
+from dataclasses import dataclass
 
 from pydantic_ai import Agent
 from pydantic_ai.messages import (
@@ -32,7 +32,8 @@ SHIP_S = 20.0
 """Long enough to look at the report and to kill the worker by hand."""
 
 
-class Order(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Order:
     """An order, as the shop knows it."""
 
     order_id: int
@@ -61,16 +62,16 @@ def _script(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
 
 
 def _serve(order: Order, prompt: str, returned: dict[str, object]) -> ModelResponse:
-    order_id = order["order_id"]
+    order_id = order.order_id
     if "refund" in prompt:
         if "refund" not in returned:
-            return _calls("refund", order_id=order_id, amount=order["amount"])
+            return _calls("refund", order_id=order_id, amount=order.amount)
         return _says(f"Done: {returned['refund']}.")
     if "ship" in prompt:
         if "ship_order" not in returned:
             return _calls("ship_order", order_id=order_id)
         return _says(f"Order {order_id} is on its way: {returned['ship_order']}.")
-    return _says(f"Order {order_id} ({order['item']}): {order['status']}.")
+    return _says(f"Order {order_id} ({order.item}): {order.status}.")
 
 
 def _latest(messages: list[ModelMessage]) -> tuple[str, dict[str, object]]:
