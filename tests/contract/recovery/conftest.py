@@ -1,0 +1,19 @@
+"""A store of one's own for each test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage import StoreLimits, open_store
+from storage import tables as tables
+
+from .lab import Lab
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """A Thread on a fresh SQLite database."""
+    store = open_store(f"sqlite:///{tmp_path / 'threads.db'}", limits=StoreLimits(), synchronous="OFF")
+    yield Lab(store)
+    store.close()
