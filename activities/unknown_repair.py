@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from thread_objects import failpoints
 from thread_objects.contract import ids, limits
 from thread_objects.contract.states import Disposition, ResolutionKind, ToolClass
+from thread_objects.core.canonical import PERSISTED, canonical
 from thread_objects.core.recovery import (
     CompletedWithResult,
     LostCall,
@@ -114,6 +115,7 @@ class UnknownRepair:
         try:
             verdict = self._asked(held, call)
             if isinstance(verdict, CompletedWithResult):
+                canonical(verdict.result, PERSISTED)
                 self._record(held, call, self._as_intent(call, verdict))
                 return
         except (BindingUnavailable, ReconcilerFailed, InvalidInput, ValueError):

@@ -85,11 +85,6 @@ def current_call() -> ToolCall:
     return call
 
 
-def idempotency_key(run_id: str, turn: int, tool_call_id: str) -> str:
-    """The key of a call's effect: 64 hex characters, the same in every Attempt, different for every call."""
-    return of_value(["tool-call", 1, run_id, turn, tool_call_id])
-
-
 def serving(call: ToolCall) -> Any:
     """Make this the call being served in the running context; hand the token back to `served`."""
     return _current.set(call)

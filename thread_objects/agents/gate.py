@@ -20,12 +20,13 @@ from pydantic_ai.exceptions import (
 from pydantic_ai.messages import ToolReturnPart, UserPromptPart
 
 from thread_objects.agents.binding import Journal, RunRequest
-from thread_objects.agents.call import RecordedStep, ToolCall, idempotency_key, served, serving
+from thread_objects.agents.call import RecordedStep, ToolCall, served, serving
 from thread_objects.agents.failures import diagnose
 from thread_objects.agents.policy import ToolPolicy
 from thread_objects.agents.results import bounded, from_settled
 from thread_objects.agents.transcript import Call, Turn
 from thread_objects.contract.states import CallKind, ToolClass
+from thread_objects.core.recovery.reconciled import idempotency_key
 
 CONTROL = (
     ModelRetry,

@@ -185,6 +185,7 @@ class _Reading:
             name=declared.tool_name,
             turn=call.turn,
             tool_class=declared.tool_class,
+            kind=declared.call_kind,
             arguments=declared.arguments,
             marked=call.marked,
             unknown_records=call.unknown_records,

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from storage import StoreLimits, open_store
-from storage import tables as tables
 
 from .lab import Lab
 

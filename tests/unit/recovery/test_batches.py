@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-from pydantic import TypeAdapter
-from pydantic_ai.messages import ModelRequestPart, ToolReturnPart
-
+from thread_objects.agents.results import from_settled
 from thread_objects.contract.states import Resolution, ResolutionKind
 from thread_objects.core.evidence import evidence_of
 from thread_objects.core.recovery import (
@@ -48,7 +46,6 @@ def test_a_stored_failure_resolves_as_failed():
     (found,) = resolution_batches(snapshot, log(open_tool_calls=(open_call("c1"),)), NOW)
     settled, resolved = (record.payload for record in found.records)
     assert settled.is_failure
-    assert settled.part["outcome"] == "failed"
     assert resolved.resolution is Resolution.FAILED_WITH_ERROR
 
 
@@ -56,10 +53,8 @@ def test_a_recorded_result_reads_as_a_tool_return():
     """The model's library reads the part as its own."""
     snapshot = row(unknown_resolutions=(fact("c1", {"id": 7}),))
     (found,) = resolution_batches(snapshot, log(open_tool_calls=(open_call("c1"),)), NOW)
-    part = TypeAdapter(ModelRequestPart).validate_python(found.records[0].payload.part)
-    assert isinstance(part, ToolReturnPart)
-    assert (part.tool_name, part.tool_call_id, part.content) == ("tool_c1", "c1", {"id": 7})
-    assert round(part.timestamp.timestamp() * 1_000) == NOW
+    (part,) = from_settled(found.records[0].payload)
+    assert (part.tool_name, part.tool_call_id, part.content, part.outcome) == ("tool_c1", "c1", {"id": 7}, "success")
 
 
 def test_a_permission_is_recorded_without_a_result():

@@ -5,7 +5,6 @@ from the evidence.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
 from thread_objects.contract import ids, limits
@@ -22,12 +21,9 @@ from thread_objects.contract.records import (
     ToolCallUnknown,
 )
 from thread_objects.contract.states import Outcome, Resolution, ResolutionKind
-from thread_objects.contract.wire import Json
 from thread_objects.core.recovery.evidence import Evidence, OpenCall
 from thread_objects.core.recovery.intents import approval_intent, resolution_of, unknown_intent
 from thread_objects.core.recovery.snapshot import AbortFact, Snapshot, UnknownIntent
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _batch(batch_id: str, now: int, deployment_id: str, *found: tuple[str, AnyPayload]) -> Batch:
@@ -40,24 +36,13 @@ def _batch(batch_id: str, now: int, deployment_id: str, *found: tuple[str, AnyPa
     )
 
 
-def _return_part(call: OpenCall, result: Json, *, is_failure: bool, now: int) -> dict[str, Json]:
-    """The result as the model will read it: pydantic-ai's documented JSON of a tool return."""
-    return {
-        "part_kind": "tool-return",
-        "tool_name": call.name,
-        "tool_call_id": call.call_id,
-        "content": result,
-        "outcome": "failed" if is_failure else "success",
-        "timestamp": (_EPOCH + timedelta(milliseconds=now)).isoformat(),
-    }
-
-
 def resolution_batch(
     snapshot: Snapshot, call: OpenCall, intent: UnknownIntent, now: int, *, deployment_id: str = ""
 ) -> Batch:
     """One intent, canonical: a result settles and resolves its call; a permission only resolves it.
 
-    Append a permission before the call is run: the record is what shows that it was used.
+    A call closed from outside has a result and no part; whoever reads it to the model makes one. Append a permission
+    before its call is run: the record is what shows that it was used.
     """
     run = ids.run_id(snapshot.submission_id)
     resolution = resolution_of(intent)
@@ -82,7 +67,6 @@ def resolution_batch(
             tool_call_id=call.call_id,
             tool_name=call.name,
             result=intent.result,
-            part=_return_part(call, intent.result, is_failure=intent.is_failure, now=now),
             is_failure=intent.is_failure,
         )
         found.insert(0, (ids.tool_settled_record(run, call.turn, call.call_id), settled))

@@ -6,8 +6,8 @@ recorded, an admission nobody looked up.
 
 from dataclasses import dataclass
 
+from thread_objects.contract.states import CallKind, Outcome, Resolution, ToolClass
 from thread_objects.contract.states import Decision as ApprovalDecision
-from thread_objects.contract.states import Outcome, Resolution, ToolClass
 from thread_objects.contract.wire import Json
 
 
@@ -32,6 +32,7 @@ class OpenCall:
     name: str
     turn: int
     tool_class: ToolClass = ToolClass.UNCERTAIN
+    kind: CallKind = CallKind.ORDINARY
     arguments: Json = None
     marked: bool = False
     unknown_records: int = 0

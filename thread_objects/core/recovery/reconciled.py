@@ -7,13 +7,19 @@ something or it does not; it never runs the call.
 from dataclasses import dataclass
 
 from thread_objects.contract.wire import Json
+from thread_objects.core.digests import of_value
+
+
+def idempotency_key(run_id: str, turn: int, tool_call_id: str) -> str:
+    """The key of a call's effect: 64 hex characters, the same in every Attempt, different for every call."""
+    return of_value(["tool-call", 1, run_id, turn, tool_call_id])
 
 
 @dataclass(frozen=True, slots=True)
 class LostCall:
     """A call whose worker died before its result was recorded.
 
-    `run_id`, `turn` and `tool_call_id` name it; they are what the tool itself was given to key its effect by.
+    `run_id`, `turn` and `tool_call_id` name it; `idempotency_key` is what its handler was given to key its effect by.
     """
 
     agent_id: str
@@ -24,6 +30,11 @@ class LostCall:
     tool_call_id: str
     tool_name: str
     arguments: Json
+
+    @property
+    def idempotency_key(self) -> str:
+        """The key of the call's effect, as the handler had it."""
+        return idempotency_key(self.run_id, self.turn, self.tool_call_id)
 
 
 @dataclass(frozen=True, slots=True)
