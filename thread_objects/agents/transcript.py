@@ -29,6 +29,7 @@ class Call:
     permit: bool = False
     requested: str | None = None
     decision: Decision | None = None
+    resolver: str = ""
     denial: str = ""
 
     @property
@@ -212,4 +213,4 @@ def _fold_call(
         case records.ToolApprovalRequested():
             call.requested = payload.arguments_digest
         case records.ToolApprovalDecided():
-            call.decision, call.denial = payload.decision, payload.reason
+            call.decision, call.resolver, call.denial = payload.decision, payload.resolver, payload.reason

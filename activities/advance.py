@@ -1,0 +1,343 @@
+"""One Attempt without Temporal: recover the Thread, claim its head, drive its Run, end the claim.
+
+Rules guarded: a Thread's recovery precedes its claim; a claim that is given ends in exactly one of settled,
+suspended, unknown, handed back, or lost; a lost one writes nothing more.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+from thread_objects import failpoints
+from thread_objects.agents.binding import AgentBinding, RunRequest
+from thread_objects.agents.registry import Registry
+from thread_objects.agents.transcript import RunLog, Transcript
+from thread_objects.clock import Clock
+from thread_objects.contract import ids
+from thread_objects.contract.activities import AttemptAnswer, AttemptRequest
+from thread_objects.contract.messages import Settlement
+from thread_objects.contract.records import RunStarted, UserInputRecorded
+from thread_objects.contract.states import Disposition
+from thread_objects.contract.views import Recovered, SettledView, ThreadView
+from thread_objects.contract.views import Registry as RegistryView
+from thread_objects.core.evidence import evidence_of
+from thread_objects.core.recovery import Permit, approval_batches, resolution_batches, resumption
+from thread_objects.errors import (
+    AgentPolicyError,
+    BindingUnavailable,
+    CorruptRecord,
+    FenceRejected,
+    OwnershipLost,
+    SettlementConflict,
+    StoreUnavailable,
+    ThreadError,
+)
+from thread_objects.ports import AbortIntent, Claim, ClaimRequest, RecoveryFailure, Store
+
+from .control import Control
+from .endings import CallsLost, HandBack, Suspended
+from .event_loop import run_on_own_loop
+from .run_journal import RunJournal, Seat, Standing
+from .settling import Settling
+from .supervise import Ending, Pace, Reason, Supervisor
+from .transcripts import Transcripts
+
+THREAD_AND_INPUT = 3
+"""Records of a Thread whose first input was just made canonical: created, input, run started."""
+
+
+Ended = Literal["settled", "suspended", "unknown", "yielded", "idle", "unbound", "faulted"]
+
+
+class Recover(Protocol):
+    """Recovers one Thread before it is claimed. `permits` receives what reconcilers proved."""
+
+    def __call__(self, request: AttemptRequest, permits: set[Permit]) -> Recovered:
+        """What recovery found and did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What every Attempt of a worker works with."""
+
+    store: Store
+    clock: Clock
+    registry: Registry
+    view: RegistryView
+    recover: Recover
+    pace: Pace = field(default_factory=Pace)
+    transcripts: Transcripts = field(default_factory=Transcripts)
+    sleep: Callable[[float], object] = asyncio.sleep
+
+    @property
+    def deployment_id(self) -> str:
+        """What records say of the deploy that wrote them."""
+        return self.view.key
+
+
+class Advance:
+    """One Attempt."""
+
+    def __init__(self, means: Means, request: AttemptRequest, control: Control) -> None:
+        self._means = means
+        self._store = means.store
+        self._request = request
+        self._control = control
+        self._permits: set[Permit] = set()
+        self._recovered = Recovered(thread_id=request.thread_id)
+        self._started_now = False
+
+    def run(self) -> AttemptAnswer:
+        """Advance the Thread's head. Raises `StoreUnavailable` when the store is away for longer than is waited."""
+        self._recovered = self._means.recover(self._request, self._permits)
+        if self._recovered.fault is not None:
+            return self._answer("faulted", self._view())
+        if self._recovered.cursor is not None or self._control.told:
+            return self._answer("yielded", self._view())
+        try:
+            claim = self._begin()
+        except BindingUnavailable as error:
+            view = self._view()
+            head = view.head
+            return self._answer(
+                "unbound",
+                view,
+                submission_id=head.submission_id if head else None,
+                agent_id=head.agent_id if head else error.agent_id,
+            )
+        if claim is None:
+            return self._answer("idle", self._view())
+        try:
+            return self._advance(claim)
+        except (OwnershipLost, FenceRejected, SettlementConflict):
+            # Whoever took over answers for the Submission; this Attempt has nothing more to say.
+            return self._answer("yielded", self._view(), claim)
+
+    # --- before the drive --------------------------------------------------------------------------------------------
+
+    def _begin(self) -> Claim | None:
+        request = self._request
+
+        def duration_ms(agent_id: str) -> int:
+            # Asked only for a row whose input becomes canonical with this claim.
+            self._started_now = True
+            return self._means.registry.run_duration_ms(agent_id)
+
+        failpoints.hit("claim:before")
+        claim = self._store.begin(
+            ClaimRequest(
+                thread_id=request.thread_id,
+                producer_id=request.producer_id,
+                attempt_id=request.attempt_id,
+                ended_attempts=request.ended_attempts,
+            ),
+            run_duration_ms=duration_ms,
+            deployment_id=self._means.deployment_id,
+            now=self._means.clock.now(),
+        )
+        failpoints.hit("claim:after")
+        return claim
+
+    def _advance(self, claim: Claim) -> AttemptAnswer:
+        try:
+            binding = self._means.registry.get(claim.agent_id)
+        except BindingUnavailable:
+            return self._answer("unbound", self._release(claim), claim)
+        try:
+            transcript, run = self._transcript(claim, binding)
+        except CorruptRecord as error:
+            return self._faulted(claim, error)
+        seat = Seat(
+            store=self._store,
+            clock=self._means.clock,
+            binding=binding,
+            claim=claim,
+            transcript=transcript,
+            run=run,
+            deployment_id=self._means.deployment_id,
+            mark_through=self._request.applied_through,
+            yield_at=self._request.yield_at,
+            fresh=self._started_now,
+            standing=Standing(turns=len(run.turns)),
+            sleep=self._means.sleep,
+        )
+        journal = RunJournal(seat)
+        if claim.abort is not None:
+            return self._settled(claim, journal, run, Ending(Reason.ABORT, abort=claim.abort))
+        if not self._started_now and not self._take_up(seat, journal):
+            return self._answer("yielded", self._release(journal.claim), claim)
+        request = RunRequest(
+            thread_id=claim.thread_id,
+            submission_id=claim.submission_id,
+            principal=claim.principal,
+            attempt=f"{run.run_id}@{claim.epoch}",
+            transcript=transcript,
+            run=run,
+        )
+        ending = run_on_own_loop(self._drive(binding, request, journal))
+        return self._end(claim, journal, run, ending)
+
+    def _transcript(self, claim: Claim, binding: AgentBinding) -> tuple[Transcript, RunLog]:
+        if self._started_now and claim.tail.sequence == THREAD_AND_INPUT:
+            # A new Thread: all it holds is known. The hot path reads nothing.
+            transcript = Transcript()
+            run_id = ids.run_id(claim.submission_id)
+            transcript.apply(UserInputRecorded(submission_id=claim.submission_id, run_id=run_id, input=claim.input))
+            now = self._means.clock.now()
+            transcript.apply(RunStarted(run_id=run_id, started_at=now, deadline_at=now + binding.policy.duration_ms))
+            transcript.through = claim.tail.sequence
+        else:
+            transcript = self._means.transcripts.read(self._store, claim.thread_id)
+        run = transcript.run_of(claim.submission_id)
+        if run is None:
+            raise CorruptRecord(thread_id=claim.thread_id, sequence=None, decoder="input-missing")
+        return transcript, run
+
+    def _take_up(self, seat: Seat, journal: RunJournal) -> bool:
+        """Take up a Run that others began. False: an open call may not be passed, and nobody has answered for it."""
+        claim = seat.claim
+        snapshot = self._store.snapshot(claim.submission_id)
+        if snapshot is None:
+            raise OwnershipLost(submission_id=claim.submission_id, actual_epoch=claim.epoch)
+        now = self._means.clock.now()
+        evidence = evidence_of(snapshot, self._store.run_records(claim.submission_id))
+        found = resumption(snapshot, evidence, self._permits, claim.epoch)
+        if found.blocked:
+            return False
+        unstarted = frozenset(turn.turn for turn in seat.run.turns if turn.unstarted)
+        seat.standing = replace(
+            seat.standing,
+            permitted=frozenset((call.turn, call.call_id) for call in found.permitted),
+            unstarted=unstarted,
+        )
+        for batch in approval_batches(snapshot, evidence, now, deployment_id=seat.deployment_id):
+            failpoints.hit("approval:before-decision-append")
+            journal.commit(batch)
+            failpoints.hit("approval:after-decision-append")
+        for batch in resolution_batches(snapshot, evidence, now, deployment_id=seat.deployment_id):
+            failpoints.hit("resolve:before-append")
+            journal.commit(batch)
+            failpoints.hit("resolve:after-append")
+        return True
+
+    async def _drive(self, binding: AgentBinding, request: RunRequest, journal: RunJournal) -> Ending:
+        supervisor = Supervisor(
+            journal,
+            self._control,
+            self._store,
+            self._means.clock,
+            self._means.pace,
+            run_deadline_at=request.run.deadline_at,
+            attempt_deadline_at=self._request.deadline_at,
+        )
+        return await supervisor.watch(binding.run(request, journal))
+
+    # --- after the drive ---------------------------------------------------------------------------------------------
+
+    def _end(self, claim: Claim, journal: RunJournal, run: RunLog, ending: Ending) -> AttemptAnswer:  # noqa: PLR0911
+        error = ending.error
+        if error is not None and not isinstance(
+            error, (Exception, HandBack, Suspended, CallsLost, asyncio.CancelledError)
+        ):
+            raise error
+        if isinstance(error, (OwnershipLost, FenceRejected, StoreUnavailable)):
+            raise error
+        if ending.reason is Reason.LOST:
+            return self._answer("yielded", self._view(), claim)
+        if isinstance(error, Suspended):
+            return self._answer("suspended", error.view, claim, cleared=True)
+        if ending.reason is Reason.ABORT or ending.completed is not None:
+            return self._settled(claim, journal, run, ending)
+        if isinstance(error, BindingUnavailable):
+            return self._answer("unbound", self._release(journal.claim), claim)
+        if isinstance(error, CallsLost):
+            return self._calls_lost(claim, journal)
+        if isinstance(error, HandBack) or ending.reason in (Reason.HAND_BACK, Reason.OVERRUN):
+            return self._answer("yielded", self._release(journal.claim), claim, cleared=True)
+        if ending.reason is Reason.DEADLINE:
+            binding = self._means.registry.get(claim.agent_id)
+            late = AgentPolicyError(policy_limit="duration", maximum=binding.policy.duration_ms)
+            ending = replace(ending, error=late)
+        return self._settled(claim, journal, run, ending)
+
+    def _settled(self, claim: Claim, journal: RunJournal, run: RunLog, ending: Ending) -> AttemptAnswer:
+        settling = Settling(
+            self._store,
+            self._means.clock,
+            journal,
+            run,
+            deployment_id=self._means.deployment_id,
+            mark_through=self._request.applied_through,
+        )
+        settlement, view = self._settle(settling, journal, ending)
+        if journal.whole:
+            transcript = journal.transcript
+            self._means.transcripts.keep(claim.thread_id, transcript, journal.last_record_id)
+        told = SettledView(submission_id=claim.submission_id, outcome=settlement.outcome)
+        return self._answer("settled", view, claim, settled=told, cleared=True)
+
+    def _settle(self, settling: Settling, journal: RunJournal, ending: Ending) -> tuple[Settlement, ThreadView]:
+        if ending.reason is Reason.ABORT:
+            intent = ending.abort or AbortIntent(author="unknown", reason="", requested_at=0)
+            journal.request_abort(intent)
+            return settling.aborted()
+        if ending.completed is None:
+            return settling.failed(ending.error or RuntimeError("the run ended without an outcome"))
+        try:
+            return settling.completed(ending.completed)
+        except (OwnershipLost, FenceRejected, SettlementConflict, StoreUnavailable):
+            raise
+        except ThreadError as error:
+            # What the store cannot hold (an output past its bounds) is the Run's failure, and said as such.
+            return settling.failed(error)
+
+    def _calls_lost(self, claim: Claim, journal: RunJournal) -> AttemptAnswer:
+        """Hand back, then let recovery find out what became of the calls: it asks the reconcilers first."""
+        self._release(journal.claim)
+        self._recovered = self._means.recover(self._request, set())
+        view = self._view()
+        unknown = any(
+            told.submission_id == claim.submission_id and told.disposition is Disposition.UNKNOWN
+            for told in self._recovered.decisions
+        )
+        return self._answer("unknown" if unknown else "yielded", view, claim, cleared=True)
+
+    def _faulted(self, claim: Claim, error: CorruptRecord) -> AttemptAnswer:
+        self._release(claim)
+        failure = RecoveryFailure(phase="history", reason="failure", error_tag=error.code, operation="read transcript")
+        fault = self._store.record_fault(claim.thread_id, failure, now=self._means.clock.now())
+        self._recovered = self._recovered.model_copy(update={"fault": fault, "retry_at": fault.retry_at})
+        return self._answer("faulted", self._view(), claim)
+
+    def _release(self, claim: Claim) -> ThreadView:
+        failpoints.hit("release:before")
+        view = self._store.release(claim, mark_through=self._request.applied_through, now=self._means.clock.now())
+        failpoints.hit("release:after")
+        return view
+
+    def _view(self) -> ThreadView:
+        return self._store.view(self._request.thread_id)
+
+    def _answer(
+        self,
+        ended: Ended,
+        view: ThreadView,
+        claim: Claim | None = None,
+        *,
+        settled: SettledView | None = None,
+        submission_id: str | None = None,
+        agent_id: str | None = None,
+        cleared: bool = False,
+    ) -> AttemptAnswer:
+        return AttemptAnswer(
+            attempt_id=self._request.attempt_id,
+            ended=ended,
+            settled=settled,
+            submission_id=claim.submission_id if claim else submission_id,
+            agent_id=claim.agent_id if claim else agent_id,
+            recovered=self._recovered,
+            view=view,
+            mark_cleared=self._request.applied_through if cleared else 0,
+            registry=self._means.view,
+        )
