@@ -5,7 +5,7 @@ suspended, unknown, handed back, or lost; a lost one writes nothing more.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
@@ -51,9 +51,18 @@ Ended = Literal["settled", "suspended", "unknown", "yielded", "idle", "unbound",
 
 
 class Recover(Protocol):
-    """Recovers one Thread before it is claimed. `permits` receives what reconcilers proved."""
+    """Recovers one Thread, page by page until `stopping`. `permits` receives what reconcilers proved."""
 
-    def __call__(self, request: AttemptRequest, permits: set[Permit]) -> Recovered:
+    def __call__(
+        self,
+        thread_id: str,
+        *,
+        producer_id: str,
+        attempt_id: str,
+        ended_attempts: Sequence[str] = (),
+        permits: set[Permit] | None = None,
+        stopping: Callable[[], bool] | None = None,
+    ) -> Recovered:
         """What recovery found and did."""
 
 
@@ -90,7 +99,7 @@ class Advance:
 
     def run(self) -> AttemptAnswer:
         """Advance the Thread's head. Raises `StoreUnavailable` when the store is away for longer than is waited."""
-        self._recovered = self._means.recover(self._request, self._permits)
+        self._recovered = self._recover()
         if self._recovered.fault is not None:
             return self._answer("faulted", self._view())
         if self._recovered.cursor is not None or self._control.told:
@@ -113,6 +122,17 @@ class Advance:
         except (OwnershipLost, FenceRejected, SettlementConflict):
             # Whoever took over answers for the Submission; this Attempt has nothing more to say.
             return self._answer("yielded", self._view(), claim)
+
+    def _recover(self) -> Recovered:
+        request = self._request
+        return self._means.recover(
+            request.thread_id,
+            producer_id=request.producer_id,
+            attempt_id=request.attempt_id,
+            ended_attempts=request.ended_attempts,
+            permits=self._permits,
+            stopping=lambda: self._control.told,
+        )
 
     # --- before the drive --------------------------------------------------------------------------------------------
 
@@ -295,7 +315,7 @@ class Advance:
     def _calls_lost(self, claim: Claim, journal: RunJournal) -> AttemptAnswer:
         """Hand back, then let recovery find out what became of the calls: it asks the reconcilers first."""
         self._release(journal.claim)
-        self._recovered = self._means.recover(self._request, set())
+        self._recovered = self._recover()
         view = self._view()
         unknown = any(
             told.submission_id == claim.submission_id and told.disposition is Disposition.UNKNOWN
