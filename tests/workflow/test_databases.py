@@ -1,0 +1,79 @@
+"""The same main path on PostgreSQL, and what happens while a database is away."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.deployment import connected, running_worker, settings_for, until
+from tests.scripted import AGENT
+from tests.temporal_servers import DevServer
+from tests.workflow.conftest import Deployed
+from thread_objects.contract.states import Outcome
+from thread_objects.errors import Busy
+from thread_objects.settings import Settings
+
+
+async def test_the_main_path_on_postgresql(
+    dev_server: DevServer, postgres_url: str, task_queue: str, thread_id: str
+) -> None:
+    """Two workers share a database and a task queue; every thread settles in order."""
+    settings = settings_for(dev_server.address, postgres_url, task_queue)
+    async with running_worker(settings), running_worker(settings), connected(settings) as client:
+        threads = [f"{thread_id}-{k}" for k in range(6)]
+
+        async def talk(thread: str) -> list[object]:
+            told = []
+            for n in range(4):
+                receipt = await client.submit(thread, AGENT, f"call look {n}; say {n}", key=f"k{n}")
+                told.append((await client.wait(receipt, timeout=30)).result)
+            return told
+
+        assert await asyncio.gather(*(talk(thread) for thread in threads)) == [["0", "1", "2", "3"]] * 6
+
+
+async def test_while_the_database_is_locked_signals_stay_and_updates_are_told(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing accepted is lost: a waiting update is answered busy within its bound, the signal settles later."""
+    import sqlite3
+
+    import thread_objects.calls as calls
+
+    receipt = await deployed.client.submit(deployed.thread, AGENT, "say first", key="first")
+    await deployed.client.wait(receipt, timeout=20)
+    monkeypatch.setattr(calls, "RETRY_S", 0.0)
+    url = deployed.settings.database_url
+    assert url is not None
+    lock = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=10)
+    lock.execute("BEGIN IMMEDIATE")
+    try:
+        began = time.monotonic()
+        pending = await deployed.client.submit_signal(deployed.thread, AGENT, "say later", key="signal")
+        with pytest.raises(Busy):
+            await deployed.client.submit(deployed.thread, AGENT, "say update", key="update")
+        assert time.monotonic() - began < 15
+        report = await deployed.client.report(deployed.thread)
+        assert report.inbox == 1
+    finally:
+        lock.execute("ROLLBACK")
+        lock.close()
+    settlement = await deployed.client.wait(pending, timeout=30)
+    assert (settlement.outcome, settlement.result) == (Outcome.COMPLETED, "later")
+
+
+async def test_a_client_learns_of_an_outcome_before_the_workflow_comes_round(
+    settings: Settings, thread_id: str, tmp_path: Path
+) -> None:
+    """Waiting reads the database: many waiters, one poller, no event of the workflow."""
+    del tmp_path
+    async with running_worker(settings), connected(settings) as client:
+        receipts = [await client.submit(thread_id, AGENT, f"say {n}", key=f"k{n}") for n in range(8)]
+        settled = await asyncio.gather(*(client.wait(receipt, timeout=30) for receipt in receipts for _ in range(5)))
+        assert [settlement.result for settlement in settled] == [str(n) for n in range(8) for _ in range(5)]
+
+        async def counted() -> bool:
+            return (await client.report(thread_id)).settled_total == 8
+
+        await until(counted)

@@ -1,0 +1,72 @@
+"""An object at rest costs nothing: no timer, no activity, no event."""
+
+from pathlib import Path
+from typing import Any
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+from tests.deployment import connected, running_worker, settings_for, until
+from tests.scripted import AGENT
+from tests.workflow.conftest import Deployed
+
+
+async def event_types(handle: WorkflowHandle[Any, Any]) -> list[str]:
+    """The names of all events of the current run."""
+    return [EventType.Name(event.event_type) async for event in handle.fetch_history_events()]
+
+
+async def at_rest(deployed: Any) -> bool:
+    """Nothing dirty, no alarm."""
+    report = await deployed.client.report(deployed.thread)
+    return bool(report.generation.processed >= report.generation.dirty and report.alarm.maintenance is None)
+
+
+async def test_a_one_turn_submission_starts_no_timer(deployed: Deployed) -> None:
+    """The slot is armed by the mutation and cleared by the pass; the physical timer never starts."""
+    receipt = await deployed.client.submit(deployed.thread, AGENT, "say hi", key="k")
+    await deployed.client.wait(receipt, timeout=20)
+    await until(lambda: at_rest(deployed))
+    events = await event_types(deployed.temporal.get_workflow_handle(deployed.thread))
+    assert not [name for name in events if "TIMER" in name]
+    assert events.count("EVENT_TYPE_ACTIVITY_TASK_SCHEDULED") == 1
+    assert len(events) <= 20
+
+
+async def test_a_caught_up_wake_runs_no_activity_and_no_storage_read(deployed: Deployed) -> None:
+    """Maintenance §8: a caught-up native step does no scan, no recovery, no history read."""
+    receipt = await deployed.client.submit(deployed.thread, AGENT, "say hi", key="k")
+    await deployed.client.wait(receipt, timeout=20)
+    await until(lambda: at_rest(deployed))
+    handle = deployed.temporal.get_workflow_handle(deployed.thread)
+    before = await event_types(handle)
+    passes = (await deployed.client.report(deployed.thread)).passes
+    for _ in range(3):
+        await deployed.client.wake(deployed.thread)
+    added = (await event_types(handle))[len(before) :]
+    assert not [name for name in added if "MARKER" in name or "ACTIVITY" in name or "TIMER" in name]
+    assert (await deployed.client.report(deployed.thread)).passes == passes
+
+
+async def test_an_idle_object_gains_no_event_in_a_day(
+    time_skipping: WorkflowEnvironment, tmp_path: Path, task_queue: str, thread_id: str
+) -> None:
+    """An idle object has no timer: a day of skipped time leaves its history as it was."""
+    address = time_skipping.client.service_client.config.target_host
+    settings = settings_for(address, f"sqlite:///{tmp_path}/threads.db", task_queue)
+    async with running_worker(settings), connected(settings) as client:
+        receipt = await client.submit(thread_id, AGENT, "call look a; say hi", key="k")
+        assert (await client.wait(receipt, timeout=30)).result == "hi"
+
+        async def resting() -> bool:
+            report = await client.report(thread_id)
+            return report.generation.processed >= report.generation.dirty and report.alarm.timer is None
+
+        await until(resting)
+        handle = client.temporal.get_workflow_handle(thread_id)
+        before = (await handle.describe()).history_length
+        await time_skipping.sleep(86_400)
+        assert (await handle.describe()).history_length == before
+        later = await client.submit(thread_id, AGENT, "say again", key="k2")
+        assert (await client.wait(later, timeout=30)).result == "again"
