@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from tests.unit.cli import facts
 from thread_objects.cli import session

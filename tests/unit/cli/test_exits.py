@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from click.testing import Result
+from typer.testing import Result
 
 from tests.unit.cli import facts
 from tests.unit.cli.conftest import ScriptedClient
@@ -71,12 +71,11 @@ def test_error_text_cannot_spread_over_lines(threads: Threads, client: ScriptedC
 
 def test_ctrl_c_ends_with_130_and_says_nothing(threads: Threads, client: ScriptedClient):
     """Ctrl-C detaches; it is no error."""
-    client.settlement = KeyboardInterrupt()  # type: ignore[assignment]
 
     async def interrupted(*_args: Any, **_kwargs: Any) -> None:
         raise KeyboardInterrupt
 
-    client.wait = interrupted  # type: ignore[method-assign]
+    client.wait = interrupted  # type: ignore[assignment,method-assign]
     result = threads("wait", "orders", facts.SUBMISSION)
     assert result.exit_code == Exit.INTERRUPTED
     assert result.stderr == ""

@@ -4,7 +4,8 @@ import json
 from collections.abc import Callable
 
 import pytest
-from click.testing import Result
+from pydantic import BaseModel
+from typer.testing import Result
 
 from tests.unit.cli import facts
 from tests.unit.cli.conftest import ScriptedClient
@@ -236,7 +237,7 @@ def test_report_tells_debts_blockers_and_faults(threads: Threads):
         (["report", "orders"], ObjectReport),
     ],
 )
-def test_json_is_the_message_itself(threads: Threads, arguments: list[str], model: type):
+def test_json_is_the_message_itself(threads: Threads, arguments: list[str], model: type[BaseModel]):
     """`--json` prints one line that decodes to the contract's message, in camelCase."""
     lines = threads(*arguments, "--json").stdout.splitlines()
     assert len(lines) == 1
