@@ -13,6 +13,7 @@ from .lab import Lab
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     """A Thread on a fresh SQLite database."""
-    store = open_store(f"sqlite:///{tmp_path / 'threads.db'}", limits=StoreLimits(), synchronous="OFF")
-    yield Lab(store)
+    file = tmp_path / "threads.db"
+    store = open_store(f"sqlite:///{file}", limits=StoreLimits(), synchronous="OFF")
+    yield Lab(store, file)
     store.close()

@@ -1,7 +1,10 @@
 """A Thread on a real store, whose owners die where a test wants them to."""
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from activities.thread_recovery import recover_thread
@@ -53,6 +56,7 @@ class Lab:
     """One Thread of one object; every helper is one step of a life."""
 
     store: Store
+    file: Path
     clock: StepClock = field(default_factory=StepClock)
     applied: int = 0
 
@@ -191,6 +195,11 @@ class Lab:
     def pass_lease(self) -> None:
         """Let every lease expire."""
         self.clock.at += LEASE_MS + 1
+
+    def tear(self, statement: str, *values: Any) -> None:
+        """Leave the database as only a crash of another version, or a damaged disk, could."""
+        with closing(sqlite3.connect(self.file)) as raw, raw:
+            raw.execute(statement, values)
 
     # --- recovery -----------------------------------------------------------------------------------------------
 
