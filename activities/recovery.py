@@ -19,8 +19,9 @@ from thread_objects.core.recovery import OpenCall, Permit
 from thread_objects.errors import BindingUnavailable
 from thread_objects.ports import Store
 
-from .heartbeat import beating
+from .control import Control
 from .ledger import translated
+from .pulse import pulse
 from .thread_recovery import recover_thread
 
 
@@ -37,7 +38,7 @@ class RecoveryActivities:
     @translated
     def recover(self, request: RecoverRequest) -> RecoverAnswer:
         """Recover one page of a Thread and answer its view after it."""
-        with beating():
+        with pulse.beating(Control()):
             recovered = self.recover_thread(
                 request.thread_id,
                 producer_id=request.producer_id,
@@ -58,7 +59,6 @@ class RecoveryActivities:
         ended_attempts: Sequence[str] = (),
         permits: set[Permit] | None = None,
         cursor: str | None = None,
-        fault_retained: bool | None = None,
         stopping: Callable[[], bool] | None = None,
     ) -> Recovered:
         """Recover a Thread with this worker's bindings. Arguments as `thread_recovery.recover_thread`."""
@@ -74,7 +74,6 @@ class RecoveryActivities:
             permits=permits,
             deployment_id=self._view.key,
             cursor=cursor,
-            fault_retained=fault_retained,
             stopping=stopping,
         )
 

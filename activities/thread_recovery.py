@@ -64,7 +64,6 @@ def recover_thread(
     permits: set[Permit] | None = None,
     deployment_id: str = "",
     cursor: str | None = None,
-    fault_retained: bool | None = None,
     stopping: Callable[[], bool] | None = None,
     timeout_ms: int = limits.RECOVERY_TIMEOUT_MS,
 ) -> Recovered:
@@ -72,16 +71,12 @@ def recover_thread(
 
     `attempt_id` is used for recovery's own short claims; give the activity's, so that the lease of one that was
     killed can be superseded. `permits` receives the proofs of reconcilers that a lost call may run; each holds for
-    the very next claim of its Thread only. `fault_retained` False: the caller knows that no fault is stored, which
-    saves a read; None: look. While a stored fault is not due nothing of the Thread is read and it is answered.
+    the very next claim of its Thread only. While a stored fault is not due it is answered and nothing else is read.
 
     A failure is stored as the Thread's fault and answered. `StoreUnavailable` is raised where not even that could
     be stored, `InvalidInput` for a cursor that is not of this Thread.
     """
     after = cursor_position(thread_id, cursor)
-    fault = store.fault(thread_id) if fault_retained is not False else None
-    if fault is not None and fault.retry_at > clock.now():
-        return Recovered(thread_id=thread_id, fault=fault, retry_at=fault.retry_at)
     watch = Watch(clock, timeout_ms)
     claims = ShortClaims(
         store,
@@ -97,7 +92,7 @@ def recover_thread(
         retry_supported=retry_supported,
         permits=set() if permits is None else permits,
     )
-    return _Recovery(store, thread_id, watch, repairs).run(after, fault, stopping or (lambda: False))
+    return _Recovery(store, thread_id, watch, repairs).run(after, stopping or (lambda: False))
 
 
 class _Recovery:
@@ -108,38 +103,55 @@ class _Recovery:
         self._thread_id = thread_id
         self._watch = watch
         self._repairs = repairs
+        self._fault: Fault | None = None
         self._decided: list[Decided] = []
         self._seen = 0
         self._repaired = False
 
-    def run(self, after: int, fault: Fault | None, stopping: Callable[[], bool]) -> Recovered:
-        """All pages; the fault is cleared only when the last of them ended clean."""
+    def run(self, after: int, stopping: Callable[[], bool]) -> Recovered:
+        """All pages; a fault is cleared only when the last of them ended clean."""
         try:
-            stopped_at = self._pages(after, stopping)
+            page = self._first_page(after)
+            if page is None:
+                return self._answer(fault=self._fault)
+            cursor = self._pages(page, stopping)
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - one Thread's failure is a fact, whatever raised it
             return self._faulted(error)
-        if stopped_at is not None:
-            return self._answer(cursor=cursor_after(self._thread_id, stopped_at))
-        if fault is not None:
+        if cursor is None and self._fault is not None:
             failpoints.hit("recovery-status:before")
             self._store.clear_fault(self._thread_id, now=self._watch.now())
             failpoints.hit("recovery-status:after")
-        return self._answer()
+        return self._answer(cursor=cursor)
 
-    def _pages(self, after: int, stopping: Callable[[], bool]) -> int | None:
+    def _first_page(self, after: int) -> list[Snapshot] | None:
+        """The page to begin with. None while a fault is not due; one instant decides that for both reads."""
+        self._watch.reading("read recovery page")
+        now, limit = self._watch.now(), limits.RECOVERY_OWNERS_MAX
+        page: list[Snapshot] = []
+        if after == 0:
+            self._fault, page = self._store.recovery_start(self._thread_id, limit=limit, now=now)
+        else:
+            # A cursor is given out after a clean page only, so what follows may still clear the fault.
+            self._fault = self._store.fault(self._thread_id)
+        if self._fault is not None and self._fault.retry_at > now:
+            return None
+        return self._store.recovery_page(self._thread_id, after=after, limit=limit) if after else page
+
+    def _pages(self, page: list[Snapshot], stopping: Callable[[], bool]) -> str | None:
+        """Recover page after page. A cursor when it stopped between two of them."""
         while True:
+            for snapshot in page:
+                self._recover(snapshot)
+            if len(page) < limits.RECOVERY_OWNERS_MAX:
+                return None
+            after = page[-1].queue_sequence
+            if stopping():
+                return cursor_after(self._thread_id, after)
             self._watch.restart()
             self._watch.reading("read recovery page")
             page = self._store.recovery_page(self._thread_id, after=after, limit=limits.RECOVERY_OWNERS_MAX)
-            for snapshot in page:
-                self._recover(snapshot)
-                after = snapshot.queue_sequence
-            if len(page) < limits.RECOVERY_OWNERS_MAX:
-                return None
-            if stopping():
-                return after
 
     def _recover(self, snapshot: Snapshot) -> None:
         evidence = read_evidence(self._store, snapshot, self._watch)

@@ -33,7 +33,11 @@ def read(tx: Transaction, thread_id: str) -> Fault | None:
 def record(tx: Transaction, thread_id: str, failure: RecoveryFailure, *, now: int) -> Fault:
     """Store or update the fault."""
     lanes.locked(tx, thread_id)
-    fault = next_fault(read(tx, thread_id), thread_id, failure, now)
+    try:
+        before = read(tx, thread_id)
+    except CorruptRecord:
+        before = None  # unreadable, so not used: the count begins anew
+    fault = next_fault(before, thread_id, failure, now)
     names = _COLUMNS.split(", ")
     changes = ", ".join(f"{name} = :{name}" for name in names[1:])
     tx.run(

@@ -2,13 +2,21 @@
 
 from thread_objects.contract.messages import Settlement
 from thread_objects.contract.states import SubmissionState
+from thread_objects.contract.views import Fault
 from thread_objects.core import ledger
 from thread_objects.core.recovery import AbortFact, Ownership, Snapshot, Suspension
 from thread_objects.errors import NotFound
 
-from . import admission, approvals, lanes, settlements, submissions, unknown
+from . import admission, approvals, faults, lanes, settlements, submissions, unknown
 from .engine import Transaction
 from .submissions import OPEN, Submission
+
+
+def start(tx: Transaction, thread_id: str, *, limit: int, now: int) -> tuple[Fault | None, list[Snapshot]]:
+    """The retained fault and the first page; no page before the fault's retry is due."""
+    fault = faults.read(tx, thread_id)
+    waits = fault is not None and fault.retry_at > now
+    return fault, [] if waits else page(tx, thread_id, after=0, limit=limit)
 
 
 def page(tx: Transaction, thread_id: str, *, after: int, limit: int) -> list[Snapshot]:

@@ -146,6 +146,10 @@ class SqlStore:
 
     # --- recovery ---
 
+    def recovery_start(self, thread_id: str, *, limit: int, now: int) -> tuple[Fault | None, list[Snapshot]]:
+        """The retained fault and, when it is due or there is none, the first page."""
+        return self._database.read(lambda tx: recoveries.start(tx, thread_id, limit=limit, now=now))
+
     def recovery_page(self, thread_id: str, *, after: int, limit: int) -> list[Snapshot]:
         """Snapshots of nonterminal rows that are not fresh."""
         return self._database.read(lambda tx: recoveries.page(tx, thread_id, after=after, limit=limit))

@@ -177,6 +177,12 @@ class Store(Protocol):
         """Append the unknown records, mark the row `unknown` with these open calls (call id -> tool name), release."""
 
     # --- recovery ----------------------------------------------------------------------------------------------
+    def recovery_start(self, thread_id: str, *, limit: int, now: int) -> tuple[Fault | None, list[Snapshot]]:
+        """The retained fault and the first recovery page, in one transaction.
+
+        While the fault's retry is not due the page is empty: nothing of the Thread is read before that.
+        """
+
     def recovery_page(self, thread_id: str, *, after: int, limit: int) -> list[Snapshot]:
         """Snapshots of nonterminal rows past queue sequence `after`, without `fresh` rows.
 

@@ -42,6 +42,12 @@ class Call:
         )
 
 
+    @property
+    def held(self) -> bool:
+        """An approval is asked, or will be, before any handler of the Turn starts."""
+        return self.requested is not None or (self.declared.approval and not self.declared.rejected)
+
+
 @dataclass(slots=True)
 class Turn:
     """One model response and its batch."""
@@ -60,8 +66,8 @@ class Turn:
 
     @property
     def unstarted(self) -> bool:
-        """Proof that no handler of the Turn can have started: an approval asked before dispatch is not given."""
-        return any(c.requested is not None and c.decision is not Decision.APPROVED for c in self.calls.values())
+        """Proof that no handler of the Turn can have started: an approval that dispatch waits for is not given."""
+        return any(c.held and c.decision is not Decision.APPROVED for c in self.calls.values())
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from thread_objects.contract import ids
 from thread_objects.contract import records as r
-from thread_objects.contract.messages import LogRecord
+from thread_objects.contract.messages import LogRecord, UsageSummary
 from thread_objects.contract.states import CallKind, Outcome, Resolution, ToolClass
 from thread_objects.contract.states import Decision as ApprovalDecision
 from thread_objects.core.recovery.evidence import (
@@ -81,6 +81,7 @@ class _Reading:
         self.newest: dict[str, int] = {}
         self.requests: list[tuple[int, str]] = []
         self.unknown_batches: dict[int, set[str]] = {}
+        self.spent: list[tuple[int | None, int | None]] = []
 
     def read(self, record: LogRecord) -> None:
         try:
@@ -114,6 +115,7 @@ class _Reading:
 
     def _response(self, response: r.ModelResponseRecorded) -> None:
         self.last_response = response
+        self.spent.append((response.input_tokens, response.output_tokens))
         for declared in response.calls:
             self.calls[response.turn, declared.tool_call_id] = _Call(response.turn, declared)
             self.newest[declared.tool_call_id] = response.turn
@@ -228,6 +230,19 @@ class _Reading:
             tuple(BatchApproval(call.declared.tool_call_id, call.decision) for call in approvals),
         )
 
+    def usage(self) -> UsageSummary:
+        """Sums over all Attempts; None where no response told."""
+        told_in = [tokens for tokens, _ in self.spent if tokens is not None]
+        told_out = [tokens for _, tokens in self.spent if tokens is not None]
+        return UsageSummary(
+            turns=len(self.spent),
+            tool_calls=sum(
+                call.settled and call.declared.call_kind is not CallKind.OUTPUT for call in self.calls.values()
+            ),
+            input_tokens=sum(told_in) if told_in else None,
+            output_tokens=sum(told_out) if told_out else None,
+        )
+
     def approvals_pending(self) -> tuple[PendingApproval, ...]:
         """Requests without a canonical decision, in the order they were asked."""
         asked = ((key, self.calls[key]) for key in dict.fromkeys(self.requests))
@@ -271,4 +286,5 @@ def evidence_of(snapshot: Snapshot, records: Sequence[LogRecord], host_records: 
         approvals_pending=reading.approvals_pending(),
         joined_input_covered=input_covered,
         host_settlement_outcome=host_outcome,
+        usage=reading.usage(),
     )

@@ -27,8 +27,8 @@ def test_fresh_rows_cost_one_read(lab):
     for n in range(3):
         lab.submit(f"k{n}")
     store = Proxied(lab.store)
-    recovered = lab.recover(store=store, fault_retained=False)
-    assert store.calls == ["recovery_page"]
+    recovered = lab.recover(store=store)
+    assert store.calls == ["recovery_start"]
     assert (recovered.recovered, recovered.repaired, recovered.decisions) == (0, False, ())
 
 
@@ -110,8 +110,11 @@ def test_a_thread_in_backoff_is_not_read(lab):
     lab.recover(store=Proxied(lab.store, run_records=raising(RuntimeError())))
     store = Proxied(lab.store)
     blocked = lab.recover(store=store)
-    assert store.calls == ["fault"]
+    assert store.calls == ["recovery_start"]
     assert blocked.fault is not None
+    assert lab.store.recovery_start(THREAD, limit=32, now=blocked.retry_at - 1) == (blocked.fault, [])
+    cursor = cursor_after(THREAD, 1)
+    assert lab.recover(store=store, cursor=cursor).fault == blocked.fault
     lab.clock.at = blocked.retry_at
     assert lab.recover(store=store, attempt="recovery-2").fault is None
 
@@ -130,7 +133,7 @@ def test_repeated_failures_back_off(lab):
 def test_a_whole_clean_recovery_clears_the_fault(lab):
     """SWP-017, ABT-011: also where it had nothing to report."""
     sid = lab.lost(declared("c1"))
-    fault = lab.recover(store=Proxied(lab.store, recovery_page=raising(StoreUnavailable(reason="away")))).fault
+    fault = lab.recover(store=Proxied(lab.store, recovery_start=raising(StoreUnavailable(reason="away")))).fault
     assert fault.error_tag == "StoreUnavailable"
     lab.settle(lab.claim("attempt-2"))
     lab.clock.at = max(lab.clock.at, fault.retry_at)
@@ -218,7 +221,7 @@ def test_a_store_that_cannot_even_keep_the_fault_raises(lab):
     lab.lost(declared("c1"))
     away = raising(StoreUnavailable(reason="away"))
     with pytest.raises(StoreUnavailable, match="away"):
-        lab.recover(store=Proxied(lab.store, recovery_page=away, record_fault=away))
+        lab.recover(store=Proxied(lab.store, recovery_start=away, record_fault=away))
 
 
 def test_an_interruption_is_no_fault(lab):
@@ -234,6 +237,32 @@ def test_a_corrupt_state_is_a_fault_of_its_thread(lab):
     """A row nobody can read is visible, not skipped."""
     lab.lost(declared("c1"))
     fault = lab.recover(
-        store=Proxied(lab.store, recovery_page=raising(CorruptRecord(thread_id=THREAD, decoder="submission-state")))
+        store=Proxied(lab.store, recovery_start=raising(CorruptRecord(thread_id=THREAD, decoder="submission-state")))
     ).fault
     assert (fault.decoder, fault.operation, fault.phase) == ("submission-state", "read recovery page", "history")
+
+
+def test_an_unreadable_fault_is_not_used(lab):
+    """SWP-027: it is replaced by the failure to read it, and the count begins anew."""
+    lab.lost(declared("c1"))
+    lab.recover(store=Proxied(lab.store, run_records=raising(RuntimeError())))
+    lab.tear("UPDATE faults SET causes = 'nonsense', attempts = 9")
+    fault = lab.recover().fault
+    assert (fault.error_tag, fault.decoder, fault.attempts) == ("CorruptRecord", "fault", 1)
+    lab.clock.at = fault.retry_at
+    assert lab.recover(attempt="recovery-2").fault is None
+
+
+def test_a_fault_that_falls_due_during_the_look_is_not_cleared_unseen(lab):
+    """The page was left out for its sake, so nothing was recovered yet."""
+    lab.lost(declared("c1"))
+    fault = lab.recover(store=Proxied(lab.store, run_records=raising(RuntimeError()))).fault
+    lab.clock.at = fault.retry_at - 1
+    store = lab.store
+
+    def start(thread_id, *, limit, now):
+        lab.clock.at += 10
+        return store.recovery_start(thread_id, limit=limit, now=now)
+
+    assert lab.recover(store=Proxied(store, recovery_start=start)).fault == fault
+    assert store.fault(THREAD) == fault

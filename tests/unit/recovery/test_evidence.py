@@ -221,3 +221,14 @@ def test_a_record_that_does_not_decode_is_refused(payload):
     with pytest.raises(UndecodableRecord) as refused:
         evidence_of(row(), [log.records[0], broken])
     assert refused.value.sequence == 2
+
+
+def test_what_the_run_spent_is_summed_over_attempts():
+    """F26: a settlement that recovery writes loses no usage."""
+    log = started(call("c1"), call("o1", kind="output")).settled("c1", 1).settled("o1", 1).response(2, call("c2"))
+    found = evidence_of(row(), log.records).usage
+    assert (found.turns, found.tool_calls, found.input_tokens) == (2, 1, None)
+    spent = log.records[2].payload | {"inputTokens": 7, "outputTokens": 2}
+    log.records[2] = log.records[2].model_copy(update={"payload": spent})
+    found = evidence_of(row(), log.records).usage
+    assert (found.input_tokens, found.output_tokens) == (7, 2)

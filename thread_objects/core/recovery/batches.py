@@ -153,6 +153,7 @@ def aborted_settlement(snapshot: Snapshot, evidence: Evidence) -> SubmissionSett
         receipt_id=snapshot.receipt_id,
         outcome=Outcome.ABORTED,
         run_id=ids.run_id(sid) if evidence.input_recorded else None,
+        usage_summary=evidence.usage if evidence.input_recorded else None,
     )
 
 

@@ -6,6 +6,7 @@ recorded, an admission nobody looked up.
 
 from dataclasses import dataclass
 
+from thread_objects.contract.messages import UsageSummary
 from thread_objects.contract.states import CallKind, Outcome, Resolution, ToolClass
 from thread_objects.contract.states import Decision as ApprovalDecision
 from thread_objects.contract.wire import Json
@@ -113,6 +114,8 @@ class Evidence:
     joined_input_covered: bool = True
     host_settlement_outcome: Outcome | None = None
     lineage_recorded: bool = False
+    usage: UsageSummary | None = None
+    """What the Run spent so far, for a settlement that recovery writes. Decides nothing."""
 
     def ordinary_open_calls(self) -> tuple[OpenCall, ...]:
         """The open calls that are nobody's delegation."""
