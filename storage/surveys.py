@@ -12,7 +12,7 @@ from thread_objects.contract.views import Survey, ThreadView
 from thread_objects.core import views
 from thread_objects.core.views import Group
 
-from . import lanes
+from . import lanes, open_calls
 from .engine import Transaction
 from .submissions import OPEN
 
@@ -35,7 +35,8 @@ def view(tx: Transaction, object_id: str, thread_id: str) -> ThreadView:
     head = views.head_group(groups)
     identity = _identities(tx, [(thread_id, head.lowest)]).get(thread_id) if head is not None else None
     fault = tx.one("SELECT retry_at FROM faults WHERE thread_id = :thread_id", {"thread_id": thread_id})
-    return views.fold(thread_id, groups, identity, None if fault is None else fault[0])
+    calls = open_calls.waiting(tx, object_id, thread_id) if _somebody_waits(groups) else {}
+    return views.fold(thread_id, groups, identity, None if fault is None else fault[0], calls.get(thread_id, ()))
 
 
 def view_of(tx: Transaction, thread_id: str) -> ThreadView:
@@ -65,12 +66,18 @@ def survey(tx: Transaction, object_id: str) -> Survey:
         {"object_id": object_id},
     )
     retries: dict[str, int] = dict(row[:2] for row in faults)
+    calls = open_calls.waiting(tx, object_id) if any(_somebody_waits(groups[thread]) for thread in threads) else {}
     return Survey(
         threads=tuple(
-            views.fold(thread, groups[thread], identities.get(thread), retries.get(thread)) for thread in threads
+            views.fold(thread, groups[thread], identities.get(thread), retries.get(thread), calls.get(thread, ()))
+            for thread in threads
         ),
         truncated=truncated,
     )
+
+
+def _somebody_waits(groups: Iterable[Group]) -> bool:
+    return any(group.state in open_calls.WAITING_STATES for group in groups)
 
 
 def _group(state: str, aborted: int, count: int, lowest: int) -> Group:

@@ -24,6 +24,11 @@ _UNREACHABLE = {
     RPCStatusCode.DEADLINE_EXCEEDED,
     RPCStatusCode.CANCELLED,
 }
+_BUSY = {
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+    # An update met a workflow task that the server took back (the object was moving to a fresh history).
+    RPCStatusCode.FAILED_PRECONDITION,
+}
 _FAILURES = (
     RPCError,
     WorkflowFailureError,
@@ -67,7 +72,7 @@ def typed(failure: BaseException, *, object_id: str, address: str) -> ThreadErro
 def _of_rpc(failure: RPCError, *, object_id: str, address: str) -> ThreadError:
     if failure.status is RPCStatusCode.NOT_FOUND:
         return NotFound(what="thread object", id=object_id)
-    if failure.status is RPCStatusCode.RESOURCE_EXHAUSTED:
+    if failure.status in _BUSY:
         return Busy(reason=failure.message)
     if failure.status in _UNREACHABLE:
         return ServerUnavailable(address=address, reason=failure.message)

@@ -37,9 +37,7 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(
-    dev_server: DevServer, tmp_path: Path, task_queue: str, thread_id: str
-) -> AsyncIterator[Stage]:
+async def stage(dev_server: DevServer, tmp_path: Path, task_queue: str, thread_id: str) -> AsyncIterator[Stage]:
     """Nothing runs yet but the servers; start workers with `stage.worker.start()`."""
     url = f"sqlite:///{tmp_path}/threads.db"
     settings = settings_for(dev_server.address, url, task_queue)

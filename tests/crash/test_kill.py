@@ -68,9 +68,7 @@ async def test_kill_at_a_durable_step_converges_on_the_same_history(stage: Stage
 async def test_kill_in_the_middle_of_a_model_call_asks_again(stage: Stage) -> None:
     """A model call has no effect of ours: it is made again, and the interruption is on record."""
     stage.worker.start()
-    receipt = await stage.client.submit(
-        stage.thread, AGENT, f"stop-once {stage.folder}/once; say done", key="k"
-    )
+    receipt = await stage.client.submit(stage.thread, AGENT, f"stop-once {stage.folder}/once; say done", key="k")
     await asyncio.to_thread(stage.worker.died)
     await asyncio.to_thread(stage.worker.start)
     settlement = await stage.client.wait(receipt, timeout=30)
@@ -83,9 +81,7 @@ async def test_kill_in_the_middle_of_a_model_call_asks_again(stage: Stage) -> No
 async def test_kill_in_the_middle_of_an_uncertain_tool_becomes_an_unknown_outcome(stage: Stage) -> None:
     """F3, UNK-001, UNK-002, UNK-012: effect once, Unknown visible, later input runs, an operator closes it."""
     stage.worker.start(THREADS_TEST_PAY_S="30")
-    receipt = await stage.client.submit(
-        stage.thread, AGENT, f"call pay fee@{stage.ledger}; say paid", key="k"
-    )
+    receipt = await stage.client.submit(stage.thread, AGENT, f"call pay fee@{stage.ledger}; say paid", key="k")
     await until(lambda: stage.effects() == ["fee"])
     for _ in range(2):
         stage.worker.kill()
@@ -116,9 +112,7 @@ async def test_kill_in_the_middle_of_an_uncertain_tool_becomes_an_unknown_outcom
 async def test_kill_in_the_middle_of_a_readonly_tool_runs_it_again(stage: Stage) -> None:
     """Readonly calls may be repeated; nothing becomes Unknown."""
     stage.worker.start()
-    receipt = await stage.client.submit(
-        stage.thread, AGENT, f"call look a@{stage.ledger} & slow 2; say done", key="k"
-    )
+    receipt = await stage.client.submit(stage.thread, AGENT, f"call look a@{stage.ledger} & slow 2; say done", key="k")
     await until(lambda: stage.effects() == ["a"])
     stage.worker.kill()
     await asyncio.to_thread(stage.worker.start)

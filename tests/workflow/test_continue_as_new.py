@@ -83,7 +83,16 @@ async def test_the_state_after_is_the_state_before(settings: Settings, thread_id
             return report if report.run_count == 2 else None
 
         after = await until(moved)
-        for name in ("lanes", "alarm", "threads", "refusals", "refused_total", "passes", "registry_key", "applied_total"):
+        for name in (
+            "lanes",
+            "alarm",
+            "threads",
+            "refusals",
+            "refused_total",
+            "passes",
+            "registry_key",
+            "applied_total",
+        ):
             assert getattr(after, name) == getattr(before, name), name
         assert (after.generation.dirty, after.generation.processed) == (
             before.generation.dirty,

@@ -84,9 +84,7 @@ async def test_an_approval_suspends_and_resumes_without_asking_the_model_again(
     assert sorted(effects(ledger)) == ["a", "b"]
     assert len(effects(calls)) == 2
     with pytest.raises(SettlementConflict):
-        await deployed.client.resolve_approval(
-            deployed.thread, receipt.submission_id, "c1", "denied", resolver="other"
-        )
+        await deployed.client.resolve_approval(deployed.thread, receipt.submission_id, "c1", "denied", resolver="other")
     kinds = [record.kind for record in await deployed.client.log(deployed.thread)]
     assert kinds.index("ToolApprovalDecided") < kinds.index("ToolCallSettled")
     assert first.resolver == "boss"

@@ -39,7 +39,7 @@ async def test_while_the_database_is_locked_signals_stay_and_updates_are_told(
     """Nothing accepted is lost: a waiting update is answered busy within its bound, the signal settles later."""
     import sqlite3
 
-    import thread_objects.calls as calls
+    from thread_objects import calls
 
     receipt = await deployed.client.submit(deployed.thread, AGENT, "say first", key="first")
     await deployed.client.wait(receipt, timeout=20)

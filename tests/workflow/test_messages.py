@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import RawValue
 
-from tests.deployment import until
+from tests.deployment import connected, running_worker, until
 from tests.scripted import AGENT
 from tests.workflow.conftest import Deployed
 from thread_objects.contract import limits, names
@@ -19,6 +19,7 @@ from thread_objects.errors import (
     SignalRefused,
     from_failure,
 )
+from thread_objects.settings import Settings
 
 
 def raw(data: bytes, encoding: bytes = b"json/plain") -> RawValue:
@@ -64,7 +65,9 @@ async def started(deployed: Deployed) -> WorkflowHandle[Any, Any]:
 
 def for_thread(args: list[Any], thread: str) -> list[Any]:
     """The message with the thread's own id in place of T."""
-    return [{**arg, "threadId": thread} if isinstance(arg, dict) and arg.get("threadId") == "T" else arg for arg in args]
+    return [
+        {**arg, "threadId": thread} if isinstance(arg, dict) and arg.get("threadId") == "T" else arg for arg in args
+    ]
 
 
 async def test_garbage_signals_are_refused_and_the_object_goes_on(deployed: Deployed) -> None:
@@ -162,16 +165,14 @@ async def test_input_over_the_signal_bound_goes_by_update(deployed: Deployed) ->
     assert str(settlement.result).startswith("ok yyy")
 
 
-async def test_queue_depth_is_refused_typed_across_the_wire(
-    deployed: Deployed, temporal_client: Client
-) -> None:
-    """LIM-001 through update, validator and activity: the class and its numbers arrive."""
-    del temporal_client
-    first = await deployed.client.submit(deployed.thread, AGENT, "hang 3; say slow", key="k0")
-    with pytest.raises(AdmissionLimitExceeded) as refused:
-        for n in range(1, 400):
-            await deployed.client.submit(deployed.thread, AGENT, "say x", key=f"k{n}")
-    assert refused.value.limit == "queue-depth"
-    assert refused.value.actual == refused.value.maximum == limits.QUEUE_DEPTH_DEFAULT
-    assert (await deployed.client.submit(deployed.thread, AGENT, "hang 3; say slow", key="k0")).replayed
-    assert (await deployed.client.wait(first, timeout=30)).result == "slow"
+async def test_queue_depth_is_refused_typed_across_the_wire(settings: Settings, thread_id: str) -> None:
+    """LIM-001, LIM-002 through update, validator and activity: the class and its numbers arrive."""
+    small = settings.model_copy(update={"queue_depth": 2})
+    async with running_worker(small), connected(small) as client:
+        first = await client.submit(thread_id, AGENT, "hang 2; say slow", key="k0")
+        await client.submit(thread_id, AGENT, "say x", key="k1")
+        with pytest.raises(AdmissionLimitExceeded) as refused:
+            await client.submit(thread_id, AGENT, "say x", key="k2")
+        assert (refused.value.limit, refused.value.actual, refused.value.maximum) == ("queue-depth", 2, 2)
+        assert (await client.submit(thread_id, AGENT, "hang 2; say slow", key="k0")).replayed
+        assert (await client.wait(first, timeout=30)).result == "slow"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from thread_objects.contract.states import SubmissionState
-from thread_objects.contract.views import RowView, ThreadView
+from thread_objects.contract.views import OpenCall, RowView, ThreadView
 from thread_objects.core.ledger import skipped
 
 _QUIET = {SubmissionState.READY, SubmissionState.JOINED, SubmissionState.SUSPENDED}
@@ -41,6 +41,7 @@ def fold(
     groups: Sequence[Group],
     head_identity: tuple[str, str] | None = None,
     fault_retry_at: int | None = None,
+    open_calls: Sequence[OpenCall] = (),
 ) -> ThreadView:
     """The view of a Thread. `head_identity` is (submission id, agent id) of the lowest row of `head_group`.
 
@@ -66,4 +67,5 @@ def fold(
         quiet=sum(count for group, count in followers if group.quiet),
         busy=sum(count for group, count in followers if not group.quiet),
         fault_retry_at=fault_retry_at,
+        open_calls=tuple(open_calls),
     )

@@ -205,7 +205,7 @@ def finish(*, record, native=None, now=1_000, observed=7, next_attempt_at=None, 
 
 
 def test_finish_clears_an_object_that_owes_nothing():
-    """dirty = processed, no other row: cancel."""
+    """Dirty = processed, no other row: cancel."""
     rearmed, state = finish(record=MaintenanceRecord(dirty=7, processed=7))
     assert not rearmed and state.alarm.deadline is None
 
@@ -275,7 +275,7 @@ def test_a_native_only_retry_is_kept_whatever_fails_next():
 
 
 def test_a_retry_of_the_other_kind_or_generation_starts_over():
-    """previous = the observed generation's retry with the same flag."""
+    """Previous = the observed generation's retry with the same flag."""
     for retry in (Retry(7, 90_000, False, 4), Retry(6, 90_000, True, 4)):
         _, state = rearm(now=10_000, record=MaintenanceRecord(dirty=7, processed=6, retry=retry), native_only=True)
         assert state.record.retry == Retry(7, 10_050, True, 1)
@@ -289,7 +289,7 @@ def test_a_failure_beside_newer_work_comes_back_at_once(dirty, active):
 
 
 def test_a_failure_with_nothing_owed_leaves_native_idle():
-    """dirty = processed and no body: no native deadline."""
+    """Dirty = processed and no body: no native deadline."""
     rearmed, state = rearm(now=10_000, record=MaintenanceRecord(dirty=7, processed=7))
     assert not rearmed and state.alarm.deadline is None
 
@@ -313,7 +313,7 @@ def test_a_row_charged_in_this_event_is_not_charged_again():
 
 
 def test_publication_parked_keeps_native_without_a_deadline_after_a_failure():
-    """checkpointNative gives no deadline while publication is parked (DUE-028)."""
+    """CheckpointNative gives no deadline while publication is parked (DUE-028)."""
     parked = Row(PUBLICATION, 1, 90_000, 8, None, 90_000, PARKED)
     _, state = rearm(now=10_000, rows=(parked,))
     assert state.queue.get(NATIVE).due_at is None

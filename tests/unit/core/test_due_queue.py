@@ -105,7 +105,7 @@ def test_a_cursor_counts_once_and_numerically(key, cursor, counts):
 
 @pytest.mark.parametrize("cursor", [-1, 10**600])
 def test_a_cursor_outside_its_bounds_is_refused(cursor):
-    """cursor ≥ 0, and its key has at most 512 characters."""
+    """Cursor ≥ 0, and its key has at most 512 characters."""
     queue = DueQueue()
     with pytest.raises(AlarmRefusal, match="progress cursor"):
         queue.begin().progress("L", 10, cursor)

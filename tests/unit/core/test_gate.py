@@ -17,7 +17,7 @@ def maintenance(*rows, record=CLEAN, **config):
 
 
 def test_default_mutation_advances_the_generation_before_its_body():
-    """dirty 5, processed 5 → dirty 6; native due; one active mutation (GEN-002)."""
+    """Dirty 5, processed 5 → dirty 6; native due; one active mutation (GEN-002)."""
     m = maintenance(Row(NATIVE, 3))
     m.prearm(1_000)
     assert (m.state.record.dirty, m.state.record.processed) == (6, 5)
@@ -53,7 +53,7 @@ def test_a_mutation_inside_a_transaction_is_refused_before_anything():
 
 
 def test_progress_outside_a_transaction_is_refused():
-    """recordProgress belongs to the authoritative transaction (GEN-014)."""
+    """RecordProgress belongs to the authoritative transaction (GEN-014)."""
     m = maintenance()
     with pytest.raises(AlarmRefusal, match="record progress"):
         m.record_progress([NATIVE], 1_000)

@@ -69,7 +69,7 @@ def test_a_stored_retry_sets_the_alarm_at_start_up():
 
 
 def test_owed_work_without_a_deadline_is_armed_at_start_up():
-    """dirty 5, processed 4, native without deadline: slot 1 050 (GEN-018)."""
+    """Dirty 5, processed 4, native without deadline: slot 1 050 (GEN-018)."""
     record = MaintenanceRecord(dirty=5, processed=4, registry_key="K1")
     m = Maintenance(state_of(Row(NATIVE, 2), *IDLE_ROWS, record=record), MaintenanceConfig())
     m.ensure_alarm(1_000)
@@ -77,7 +77,7 @@ def test_owed_work_without_a_deadline_is_armed_at_start_up():
 
 
 def test_a_quiet_object_stays_quiet_at_start_up():
-    """dirty = processed: no deadline, no alarm (ALM-005)."""
+    """Dirty = processed: no deadline, no alarm (ALM-005)."""
     record = MaintenanceRecord(dirty=5, processed=5, registry_key="K1")
     m = Maintenance(state_of(Row(NATIVE, 2, 77, state=PENDING), *IDLE_ROWS, record=record), MaintenanceConfig())
     m.ensure_alarm(1_000)

@@ -51,7 +51,7 @@ def test_carried_state_survives_json():
 
 @pytest.mark.parametrize("data", [None, {}, {"schemaVersion": 1, "rows": [], "later": {"x": 1}}])
 def test_absent_record_owes_one_discovery_pass(data):
-    """dirty 1, processed 0, nonterminal 0, not initialised; unknown fields are ignored (GEN-001)."""
+    """Dirty 1, processed 0, nonterminal 0, not initialised; unknown fields are ignored (GEN-001)."""
     state = MaintenanceState.from_json(data)
     assert state.record == MaintenanceRecord(dirty=1, processed=0, nonterminal=0)
     assert not state.initialised
@@ -109,7 +109,7 @@ def test_undecodable_state_is_refused_not_guessed(data):
     ],
 )
 def test_configuration_outside_its_bounds_is_refused(changes):
-    """alarmBackoffBase 0 is a configuration error; nothing is opened (LIM-015)."""
+    """AlarmBackoffBase 0 is a configuration error; nothing is opened (LIM-015)."""
     with pytest.raises(ValueError, match=r"must"):
         MaintenanceConfig(**changes)
 
