@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from thread_objects.cli.arguments import LOCAL
 from thread_objects.cli.exits import Exit, complain
 from thread_objects.cli.local import Local, WorkerFailedError, ended
 from thread_objects.cli.records import Line, lines_of, transcript_of
@@ -16,7 +17,8 @@ from thread_objects.cli.render import Screen
 from thread_objects.cli.serving import DEMO_AGENTS
 from thread_objects.cli.session import leave
 from thread_objects.client import ThreadClient
-from thread_objects.contract.messages import LogRecord, PendingReceipt
+from thread_objects.contract import ids
+from thread_objects.contract.messages import PendingReceipt
 from thread_objects.contract.reports import ObjectReport
 from thread_objects.contract.states import Decision, Outcome
 
@@ -24,6 +26,7 @@ THREAD, AGENT, OPERATOR = "demo", "support", "you"
 BY_SIGNAL = "Where is order 1001?"
 BY_UPDATE = "And order 1002?"
 FOR_APPROVAL = "Please refund order 1001."
+KEYS = ("demo-1", "demo-2", "demo-3")
 WHOLE_S = 120.0
 """The demo takes a few seconds; past this something hangs, and it says so instead of hanging too."""
 CERTIFIED_S = 5.0
@@ -106,8 +109,12 @@ class _Demo:
     async def _converse(self) -> Exit:
         async with await ThreadClient.connect(self._local.settings) as client:
             self._screen.title("What happens")
-            receipts = await self._submit(client)
-            await self._follow(client, until=receipts[-1])
+            following = asyncio.create_task(self._follow(client))
+            try:
+                receipts = await self._submit(client)
+                await following
+            finally:
+                following.cancel()
             settlements = [await client.wait(receipt) for receipt in receipts]
 
             self._screen.title("Receipts")
@@ -129,26 +136,24 @@ class _Demo:
 
     async def _submit(self, client: ThreadClient) -> list[PendingReceipt]:
         self._say("you", f"by signal: {BY_SIGNAL}")
-        receipts = [await client.submit_signal(THREAD, AGENT, BY_SIGNAL, key="demo-1")]
-        for number, text in ((2, BY_UPDATE), (3, FOR_APPROVAL)):
+        receipts = [await client.submit_signal(THREAD, AGENT, BY_SIGNAL, key=KEYS[0])]
+        for key, text in zip(KEYS[1:], (BY_UPDATE, FOR_APPROVAL), strict=True):
             self._say("you", f"by update: {text}")
-            receipts.append(await client.submit(THREAD, AGENT, text, key=f"demo-{number}"))
+            receipts.append(await client.submit(THREAD, AGENT, text, key=key))
         return receipts
 
-    async def _follow(self, client: ThreadClient, *, until: PendingReceipt) -> None:
+    async def _follow(self, client: ThreadClient) -> None:
         """Show every record as it is committed, and give the approval when it is asked for."""
-        async for record in client.follow(THREAD, until=until.submission_id):
+        last = ids.submission_id(THREAD, LOCAL, KEYS[-1])
+        async for record in client.follow(THREAD, until=last):
             for line in lines_of(record):
                 self._happened(line)
             if record.kind == "ToolApprovalRequested":
-                await self._approve(client, record, until)
-
-    async def _approve(self, client: ThreadClient, record: LogRecord, receipt: PendingReceipt) -> None:
-        call_id = str(record.payload["toolCallId"])
-        answer = await client.resolve_approval(
-            THREAD, receipt.submission_id, call_id, Decision.APPROVED, resolver=OPERATOR, reason="the pot was broken"
-        )
-        self._say(OPERATOR, f"{answer.decision} {call_id}")
+                call = str(record.payload["toolCallId"])
+                answer = await client.resolve_approval(
+                    THREAD, last, call, Decision.APPROVED, resolver=OPERATOR, reason="the pot was broken"
+                )
+                self._say(OPERATOR, f"{answer.decision}: {call}")
 
     def _say(self, who: str, what: str) -> None:
         self._happened(Line(who, what, "bold"))

@@ -96,7 +96,8 @@ def _says(text: str) -> ModelResponse:
 
 
 def _calls(tool: str, **arguments: object) -> ModelResponse:
-    return ModelResponse(parts=[ToolCallPart(tool, arguments)])
+    # As many models do, it gives every call of a kind the same id; ids are only unique within their Run.
+    return ModelResponse(parts=[ToolCallPart(tool, arguments, tool_call_id=f"call_{tool}")])
 
 
 agent = Agent(FunctionModel(_script, model_name="scripted"), instructions="You are the support desk of a small shop.")

@@ -62,7 +62,7 @@ class Screen:
 
     def receipt(self, receipt: PendingReceipt) -> None:
         """A Receipt, or what the sender of a signal holds."""
-        admitted: list[tuple[str, object]] = [("admitted", "not yet told: sent by signal, shows when you wait")]
+        admitted: list[tuple[str, object]] = [("admitted", "not told to who sends by signal; `threads status` knows")]
         if isinstance(receipt, Receipt):
             admitted = [
                 ("sequence", receipt.queue_sequence),
@@ -207,10 +207,14 @@ def _whole(value: object) -> str:
 
 
 def _usage(turns: int, tool_calls: int, input_tokens: int | None, output_tokens: int | None) -> str:
-    told = f"{turns} turns, {tool_calls} tool calls"
+    told = f"{_count(turns, 'turn')}, {_count(tool_calls, 'tool call')}"
     if input_tokens is not None or output_tokens is not None:
         told += f", {input_tokens or 0:,} tokens in, {output_tokens or 0:,} out"
     return told
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _due(at: int, now: int) -> str:

@@ -32,7 +32,7 @@ def test_submit_by_signal_claims_no_admission(threads: Threads, client: Scripted
     """The sender of a signal holds identities only, and is told so."""
     result = threads("submit", "orders", "support", "hello", "--signal")
     assert client.asked[0][0] == "submit_signal"
-    assert "not yet told" in result.stdout
+    assert "not told to who sends by signal" in result.stdout
     assert "sequence" not in result.stdout
 
 
