@@ -86,12 +86,12 @@ def test_servers_out_of_reach_are_told_in_one_line(tmp_path: Path):
     """No Temporal server, or no database: one line, code 7, no traceback, from the client's verbs and the worker's."""
     nowhere = ("--address", "127.0.0.1:1")
     with dev(tmp_path) as (_process, settings):
-        missing = "sqlite:///" + str(tmp_path / "missing" / "threads.db")
+        absent = "postgresql://nobody@127.0.0.1:1/none"
         commands = (
             ["report", "t", *nowhere],
             ["submit", "t", "support", "x", *nowhere],
-            ["log", "t", "--database-url", missing],
-            ["worker", "--agents", "thread_objects.cli.demo_agents:registry", "--database-url", missing],
+            ["log", "t", "--database-url", absent],
+            ["worker", "--agents", "thread_objects.cli.demo_agents:registry", "--database-url", absent],
         )
         for command in commands:
             env = {"THREADS_ADDRESS": settings["THREADS_ADDRESS"], "THREADS_CONNECT_TIMEOUT_S": "1"}
