@@ -182,7 +182,7 @@ def test_binding_waits_of_finished_submissions_are_removed():
     world.submit("B", "B2")
     world.submit("C", "C0", "suspended")
     record = MaintenanceRecord(dirty=7, processed=6, binding_waits=waits)
-    record, native, _ = checkpoint(world=world, record=record)
+    record, _, _ = checkpoint(world=world, record=record)
     assert [wait.thread_id for wait in record.binding_waits] == ["A", "C"]
 
 

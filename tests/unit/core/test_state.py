@@ -93,7 +93,7 @@ def test_fields_of_a_newer_writer_are_ignored_and_absent_ones_default():
 )
 def test_undecodable_state_is_refused_not_guessed(data):
     """A typed failure names the field; nothing is made up."""
-    with pytest.raises(AlarmRefusal, match="decode maintenance state|lane id"):
+    with pytest.raises(AlarmRefusal, match=r"decode maintenance state|lane id"):
         MaintenanceState.from_json(data)
 
 
@@ -122,7 +122,7 @@ def test_slots_follow_the_kind_of_host():
 
 def test_host_lanes_may_not_take_the_reserved_prefix():
     """Refused at start; the framework's own lanes may."""
-    with pytest.raises(ValueError, match="reserved|must not start"):
+    with pytest.raises(ValueError, match="must not start"):
         LaneSpec("thread-object:mine")
     assert LaneSpec("thread-object:digest", framework=True, phase=LanePhase.AFTER_NATIVE).framework
 
