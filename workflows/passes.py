@@ -172,22 +172,27 @@ class PassRunner:
         return answer
 
     async def _recover(self, command: RecoverThread) -> RecoverAnswer:
-        owner = self._owner
-        answer: RecoverAnswer = await workflow.execute_activity(
-            names.ACTIVITY_RECOVER,
-            RecoverRequest(
-                object_id=owner.object_id,
-                thread_id=command.thread_id,
-                producer_id=producer_id(_PRODUCER_PREFIX, owner.object_id),
-                ended_attempts=tuple(self.ended.get(command.thread_id, ())),
-                cursor=command.cursor,
-                attempt_id=str(workflow.uuid4()),
-            ),
-            result_type=RecoverAnswer,
-            start_to_close_timeout=timedelta(milliseconds=max(1, command.deadline_at - now_ms())),
-            heartbeat_timeout=timedelta(milliseconds=owner.config.heartbeat_timeout_ms),
-            retry_policy=_ONCE,
-        )
+        owner, attempt_id = self._owner, str(workflow.uuid4())
+        try:
+            answer: RecoverAnswer = await workflow.execute_activity(
+                names.ACTIVITY_RECOVER,
+                RecoverRequest(
+                    object_id=owner.object_id,
+                    thread_id=command.thread_id,
+                    producer_id=producer_id(_PRODUCER_PREFIX, owner.object_id),
+                    ended_attempts=tuple(self.ended.get(command.thread_id, ())),
+                    cursor=command.cursor,
+                    attempt_id=attempt_id,
+                ),
+                result_type=RecoverAnswer,
+                start_to_close_timeout=timedelta(milliseconds=max(1, command.deadline_at - now_ms())),
+                heartbeat_timeout=timedelta(milliseconds=owner.config.heartbeat_timeout_ms),
+                retry_policy=_ONCE,
+            )
+        except (ActivityError, asyncio.CancelledError):
+            # Recovery takes short claims too; one that died with its worker must not hold the Thread for a lease.
+            self._note_ended(command.thread_id, attempt_id)
+            raise
         return answer
 
     async def _attempt(self, command: AttemptThread) -> AttemptAnswer:
@@ -216,12 +221,15 @@ class PassRunner:
             answer: AttemptAnswer = await handle
         except (ActivityError, asyncio.CancelledError):
             # The activity is closed, so its lease may be superseded at once; the epoch fences a zombie.
-            self.ended[thread_id] = [*self.ended.get(thread_id, []), attempt_id][-limits.ENDED_ATTEMPTS_MAX :]
+            self._note_ended(thread_id, attempt_id)
             raise
         finally:
             self._handles.pop(thread_id, None)
             self.running.pop(thread_id, None)
         return answer
+
+    def _note_ended(self, thread_id: str, attempt_id: str) -> None:
+        self.ended[thread_id] = [*self.ended.get(thread_id, []), attempt_id][-limits.ENDED_ATTEMPTS_MAX :]
 
     # --- ends ------------------------------------------------------------------------------------------------------
 
@@ -254,7 +262,9 @@ class PassRunner:
     def _answered(self, answer: AttemptAnswer, thread_id: str) -> None:
         if not workflow.unsafe.is_replaying():
             failpoints.hit("attempt:answered")
-        self.ended.pop(thread_id, None)
+        if answer.submission_id is not None and answer.ended != "unbound":
+            # It claimed, so no lease of the ended ones is left. An Attempt that only looked superseded nothing.
+            self.ended.pop(thread_id, None)
         self._keep_fault(thread_id, answer.recovered.fault)
         if answer.settled is not None:
             self._owner.settled_total += 1
