@@ -43,11 +43,11 @@ def suspend(
     tx: Transaction, claim: Claim, batch: Batch | None, calls: tuple[str, ...], *, mark_through: int, now: int
 ) -> tuple[bool, ThreadView, Tail]:
     """Suspend until the listed calls are decided. False when they are: the claim goes on."""
-    row = submissions.get(tx, claim.submission_id)
-    submissions.target_of(ledger.Operation.SUSPEND, row)
     encoded = [log.encode(batch)] if batch is not None else []
     with claims.fenced(claim):
         tail = log.append(tx, claim, encoded)
+    row = submissions.get(tx, claim.submission_id)
+    submissions.target_of(ledger.Operation.SUSPEND, row)
     if approvals.decided(tx, claim.submission_id, calls):
         return False, _leave(tx, claim, mark_through), tail
     submissions.move(
@@ -81,9 +81,9 @@ def mark_unknown(
         if lane.owner_submission_id == claim.submission_id and lane.epoch == claim.epoch:
             lanes.release(tx, claim)
         return _leave(tx, claim, mark_through)
-    submissions.target_of(ledger.Operation.MARK_UNKNOWN, row)
     with claims.fenced(claim):
         log.append(tx, claim, [log.encode(batch) for batch in batches], release=True)
+    row = submissions.get(tx, claim.submission_id)
     for call, tool in calls.items():
         projection.mark(tx, row.submission_id, call, tool, 0, now)
     submissions.move(tx, row, ledger.Operation.MARK_UNKNOWN)

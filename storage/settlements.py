@@ -13,7 +13,14 @@ from thread_objects.contract.messages import LogRecord, Settlement
 from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.states import Outcome, SubmissionState
 from thread_objects.core import batches
-from thread_objects.errors import CorruptRecord, FenceRejected, LedgerError, OwnershipLost, SettlementConflict
+from thread_objects.errors import (
+    AppendConflict,
+    CorruptRecord,
+    FenceRejected,
+    LedgerError,
+    OwnershipLost,
+    SettlementConflict,
+)
 from thread_objects.ports import Claim
 
 from . import lanes, log, submissions
@@ -25,22 +32,18 @@ def finish(
     tx: Transaction, claim: Claim, before: Sequence[Batch], settled: SubmissionSettled, *, now: int
 ) -> Settlement:
     """Publish under the claim (authority Owned) and finalize."""
-    if tx.careful:
-        replay = published(tx, claim.thread_id, claim.submission_id)
-        if replay is not None:
-            return _first_winner(tx, claim, replay, settled)
     _check_identity(claim.submission_id, claim.receipt_id, settled)
     deployment_id = before[-1].records[-1].deployment_id if before else ""
     last = batches.settlement(settled, deployment_id=deployment_id, now=now)
     encoded = [log.encode(batch) for batch in (*before, last)]
     try:
         log.append(tx, claim, encoded, release=True)
-    except (FenceRejected, OwnershipLost):
-        # Somebody else ended this claim. If with a settlement, that is the answer, whatever the token says.
+    except (FenceRejected, OwnershipLost, AppendConflict):
+        # A settlement that is canonical already is the answer, whatever the token or the content says.
         replay = published(tx, claim.thread_id, claim.submission_id)
         if replay is None:
             raise
-        return _first_winner(tx, claim, replay, settled)
+        return _first_winner(tx, claim, replay, settled, now)
     done = tx.run(
         "UPDATE submissions SET state = 'settled', outcome = :outcome, settled_at = :now, input = NULL"
         " WHERE submission_id = :submission_id AND state IN ('ready', 'input-applied', 'unknown', 'admitted')",
@@ -51,12 +54,11 @@ def finish(
     return _told(claim.thread_id, settled, now)
 
 
-def _first_winner(tx: Transaction, claim: Claim, record: LogRecord, wanted: SubmissionSettled) -> Settlement:
+def _first_winner(tx: Transaction, claim: Claim, record: LogRecord, wanted: SubmissionSettled, now: int) -> Settlement:
     found = decode(record)
     if found.outcome is not wanted.outcome:
         raise SettlementConflict(submission_id=claim.submission_id, existing_outcome=found.outcome.value)
-    row = submissions.get(tx, claim.submission_id)
-    return _told(claim.thread_id, found, row.settled_at or record.created_at)
+    return finalize(tx, claim.submission_id, now=now)
 
 
 def published(tx: Transaction, thread_id: str, submission_id: str) -> LogRecord | None:
