@@ -4,8 +4,9 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
+
+import psycopg
 
 from activities.thread_recovery import recover_thread
 from thread_objects.contract import ids
@@ -56,7 +57,7 @@ class Lab:
     """One Thread of one object; every helper is one step of a life."""
 
     store: Store
-    file: Path
+    url: str
     clock: StepClock = field(default_factory=StepClock)
     applied: int = 0
 
@@ -198,8 +199,12 @@ class Lab:
 
     def tear(self, statement: str, *values: Any) -> None:
         """Leave the database as only a crash of another version, or a damaged disk, could."""
-        with closing(sqlite3.connect(self.file)) as raw, raw:
-            raw.execute(statement, values)
+        if self.url.startswith("sqlite:///"):
+            with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as raw, raw:
+                raw.execute(statement, values)
+        else:
+            with psycopg.connect(self.url) as raw:
+                raw.execute(statement.replace("?", "%s"), values)
 
     # --- recovery -----------------------------------------------------------------------------------------------
 

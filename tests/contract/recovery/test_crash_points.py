@@ -156,7 +156,7 @@ def reached(lab: Lab, sid: str) -> Any:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_crash_at_any_write_converges_on_the_same_history(scenario, tmp_path):
     """EVI-024, EVI-034, EVI-035, CHA-007: one settlement, no second statement, no call run, wherever it dies."""
-    with opened(tmp_path / "whole.db") as lab:
+    with opened(f"sqlite:///{tmp_path / 'whole.db'}") as lab:
         sid = scenario(lab)
         whole = Mortal(lab.store, None, after=False)
         pass_once(lab, "recovery-1", store=whole)
@@ -165,7 +165,7 @@ def test_a_crash_at_any_write_converges_on_the_same_history(scenario, tmp_path):
     assert whole.writes > 0
     for dies_at in range(1, whole.writes + 1):
         for after in (False, True):
-            with opened(tmp_path / f"{dies_at}-{after}.db") as lab:
+            with opened(f"sqlite:///{tmp_path}/{dies_at}-{after}.db") as lab:
                 assert scenario(lab) == sid
                 with pytest.raises(Killed):
                     pass_once(lab, "killed", store=Mortal(lab.store, dies_at, after=after))
