@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pydantic_ai.messages import ModelRequestPart, ToolReturnPart, UserContent, UserPromptPart
 
 from thread_objects.agents.binding import Journal, Result
-from thread_objects.agents.gate import Gate
+from thread_objects.agents.guard import CallGuard
 from thread_objects.agents.results import to_results
 from thread_objects.agents.transcript import Call
 from thread_objects.contract.states import CallKind
@@ -18,10 +18,10 @@ from thread_objects.contract.states import CallKind
 class Arrivals:
     """The results of one Turn's calls, those that the log does not hold yet."""
 
-    def __init__(self, turn: int, calls: Mapping[str, Call], gate: Gate, journal: Journal) -> None:
+    def __init__(self, turn: int, calls: Mapping[str, Call], guard: CallGuard, journal: Journal) -> None:
         self._turn = turn
         self._calls = calls
-        self._gate = gate
+        self._guard = guard
         self._journal = journal
         self._waiting: dict[str, ToolReturnPart] = {}
         self._contents: dict[str, UserPromptPart] = {}
@@ -37,7 +37,7 @@ class Arrivals:
         if content:
             self._contents[call_id] = UserPromptPart(content)
         missing = [call for call_id, call in self._calls.items() if call_id not in self._arrived]
-        if any(call.declared.tool_call_id in self._gate.returned for call in missing):
+        if any(call.declared.tool_call_id in self._guard.returned for call in missing):
             return
         if any(call.declared.call_kind is not CallKind.OUTPUT and not call.declared.rejected for call in missing):
             self.flush()
@@ -66,7 +66,7 @@ class Arrivals:
 
     def _owed(self, call_id: str) -> bool:
         call = self._calls.get(call_id)
-        return call is not None and call.settled is None and call_id not in self._gate.lost
+        return call is not None and call.settled is None and call_id not in self._guard.lost
 
     def _ordered(self, parts: Iterable[ToolReturnPart]) -> list[ToolReturnPart]:
         found = {part.tool_call_id: part for part in parts}

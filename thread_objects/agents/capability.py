@@ -1,7 +1,7 @@
 """How an Attempt sits inside pydantic-ai's run: one capability, outermost, for one run.
 
 Rule guarded: pydantic-ai's loop stays its own. Approval tools look like plain functions to it, because approvals
-are decided before the batch; retries of a model request have one owner; every call passes the gate.
+are decided before the batch; retries of a model request have one owner; every call passes the guard.
 """
 
 import random
@@ -21,7 +21,7 @@ from pydantic_ai.tools import ToolDefinition
 from thread_objects.agents.binding import Journal
 from thread_objects.agents.declare import with_own_ids
 from thread_objects.agents.failures import asked_delay_ms, may_pass
-from thread_objects.agents.gate import Gate
+from thread_objects.agents.guard import CallGuard
 from thread_objects.agents.home import at_home
 from thread_objects.agents.policy import RunPolicy
 from thread_objects.contract import limits
@@ -36,10 +36,10 @@ class ThreadCapability(AbstractCapability[Any]):
 
     id = "thread-objects"
 
-    def __init__(self, policy: RunPolicy, journal: Journal, gate: Gate, retries: dict[str, int]) -> None:
+    def __init__(self, policy: RunPolicy, journal: Journal, guard: CallGuard, retries: dict[str, int]) -> None:
         self._policy = policy
         self._journal = journal
-        self._gate = gate
+        self._guard = guard
         self._retries = retries
         self.needs_approval: set[str] = set()
         """Tools that declare `requires_approval`, as seen in this run."""
@@ -100,9 +100,9 @@ class ThreadCapability(AbstractCapability[Any]):
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any], handler: Any
     ) -> Any:
-        """Every call passes the gate."""
+        """Every call passes the guard."""
         del ctx, tool_def
-        return await self._gate.execute(call.tool_call_id, lambda: handler(args))
+        return await self._guard.execute(call.tool_call_id, lambda: handler(args))
 
 
 def request_settings(policy: RunPolicy) -> Any:

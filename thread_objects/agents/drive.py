@@ -26,7 +26,7 @@ from thread_objects.agents.batch import Arrivals
 from thread_objects.agents.binding import Completed, Journal, Response, Result, RunRequest
 from thread_objects.agents.capability import ThreadCapability, request_settings
 from thread_objects.agents.declare import declare
-from thread_objects.agents.gate import Gate
+from thread_objects.agents.guard import CallGuard
 from thread_objects.agents.history import FOLLOW_UP, History, messages_of
 from thread_objects.agents.prompts import Prompt
 from thread_objects.agents.results import encode_parts, from_settled, pruned
@@ -62,11 +62,11 @@ class Drive:
         self._usage = _USAGE.validate_python(state.get("usage", {}))
         self._counted = (self._usage.input_tokens, self._usage.output_tokens)
         self._output_retries = int(state.get("outputRetries", 0))  # type: ignore[arg-type]
-        self._gate = Gate(request, journal, binding.tool, binding.policy.tool_result_bytes_max)
+        self._guard = CallGuard(request, journal, binding.tool, binding.policy.tool_result_bytes_max)
         self._capability = ThreadCapability(
             binding.policy,
             journal,
-            self._gate,
+            self._guard,
             dict(state.get("retries", {})),  # type: ignore[arg-type]
         )
 
@@ -178,8 +178,8 @@ class Drive:
 
     async def _batch(self, run: Run, node: Any) -> Any:
         turn = self._log.turns[self._turn - 1]
-        self._gate.open(turn)
-        arrivals = Arrivals(turn.turn, turn.calls, self._gate, self._journal)
+        self._guard.open(turn)
+        arrivals = Arrivals(turn.turn, turn.calls, self._guard, self._journal)
         try:
             async with node.stream(run.ctx) as events:
                 async for event in events:
@@ -196,10 +196,10 @@ class Drive:
         """What a node left behind: results to commit, a request to expect, or the Run's end."""
         ends = Agent.is_end_node(following)
         parts = _answering(run) if ends else list(following.request.parts)
-        if ends and self._gate.fatal is None and not self._gate.lost:
+        if ends and self._guard.fatal is None and not self._guard.lost:
             if arrivals is None and self._held is not None:
                 held = {call.tool_call_id: Call(call) for call in self._held.calls}
-                arrivals = Arrivals(self._turn, held, self._gate, self._journal)
+                arrivals = Arrivals(self._turn, held, self._guard, self._journal)
             if arrivals is not None:
                 self._results = tuple(arrivals.rest(parts))
             return
@@ -209,13 +209,13 @@ class Drive:
             self._held.state[FOLLOW_UP] = encode_parts(parts)  # type: ignore[assignment]
         await self._commit_held()
         turn = self._log.turns[self._turn - 1]
-        rest = (arrivals or Arrivals(turn.turn, turn.calls, self._gate, self._journal)).rest(parts)
+        rest = (arrivals or Arrivals(turn.turn, turn.calls, self._guard, self._journal)).rest(parts)
         if rest:
             await self._journal.settle_last(self._turn, rest)
-        if self._gate.fatal is not None:
-            raise self._gate.fatal
-        if self._gate.lost:
-            self._journal.lost(self._turn, self._gate.lost)
+        if self._guard.fatal is not None:
+            raise self._guard.fatal
+        if self._guard.lost:
+            self._journal.lost(self._turn, self._guard.lost)
         if not ends:
             following.request.parts = self._expected = self._recorded(parts)
 
@@ -227,7 +227,7 @@ class Drive:
             if isinstance(part, ToolReturnPart)
             and (call := calls.get(part.tool_call_id)) is not None
             and call.settled is not None
-            and part.tool_call_id not in self._gate.returned
+            and part.tool_call_id not in self._guard.returned
             else part
             for part in parts
         ]

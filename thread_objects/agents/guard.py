@@ -1,4 +1,4 @@
-"""The gate that every tool call passes: permission, recorded results, time, size, and the call's own identity.
+"""The guard that every tool call passes: permission, recorded results, time, size, and the call's own identity.
 
 Rule guarded: a handler runs only if the log permits it; a call that has a result gets that result; a handler that
 is cancelled, overruns or fails never takes its siblings down with it.
@@ -42,7 +42,7 @@ CONTROL = (
 """What a tool may raise without ending the Run: pydantic-ai answers the model with it, or handles it."""
 
 
-class Gate:
+class CallGuard:
     """The calls of one Turn on their way to their handlers."""
 
     def __init__(
