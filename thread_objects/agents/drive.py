@@ -7,8 +7,8 @@ recorded results.
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import JsonValue, TypeAdapter
-from pydantic_ai import Agent, RunUsage, UsageLimits
+from pydantic import JsonValue
+from pydantic_ai import Agent, UsageLimits
 from pydantic_ai.messages import (
     FunctionToolResultEvent,
     ModelMessage,
@@ -25,6 +25,7 @@ from pydantic_core import to_jsonable_python
 from thread_objects.agents.batch import Arrivals
 from thread_objects.agents.binding import Completed, Journal, Response, Result, RunRequest
 from thread_objects.agents.capability import ThreadCapability, request_settings
+from thread_objects.agents.counters import counted, counters_after
 from thread_objects.agents.declare import declare
 from thread_objects.agents.guard import CallGuard
 from thread_objects.agents.history import FOLLOW_UP, History, messages_of
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from thread_objects.agents.bind import PydanticAgentBinding
 
 Run = AgentRun[Any, Any]
-_USAGE = TypeAdapter(RunUsage)
 
 
 class Drive:
@@ -58,17 +58,10 @@ class Drive:
         self._results: tuple[Result, ...] = ()
         self._asked = False
         self._ended: BaseException | None = None
-        state = request.run.last.state if request.run.last else {}
-        self._usage = _USAGE.validate_python(state.get("usage", {}))
-        self._counted = (self._usage.input_tokens, self._usage.output_tokens)
-        self._output_retries = int(state.get("outputRetries", 0))  # type: ignore[arg-type]
+        self._counters = counters_after(request.run.last)
+        self._counted = (self._counters.usage.input_tokens, self._counters.usage.output_tokens)
         self._guard = CallGuard(request, journal, binding.tool, binding.policy.tool_result_bytes_max)
-        self._capability = ThreadCapability(
-            binding.policy,
-            journal,
-            self._guard,
-            dict(state.get("retries", {})),  # type: ignore[arg-type]
-        )
+        self._capability = ThreadCapability(binding.policy, journal, self._guard, self._counters.retries)
 
     async def run(self) -> Completed:
         """Drive the Run to its end."""
@@ -83,7 +76,7 @@ class Drive:
                 message_history=history,
                 deps=deps,
                 model=self._binding.model,
-                usage=self._usage,
+                usage=self._counters.usage,
                 usage_limits=UsageLimits(request_limit=None),
                 model_settings=request_settings(self._binding.policy),
                 capabilities=[self._capability],
@@ -91,7 +84,7 @@ class Drive:
                 run_id=self._request.attempt,
                 infer_name=False,
             ) as run:
-                run.ctx.state.output_retries_used = self._output_retries
+                run.ctx.state.output_retries_used = self._counters.output_retries
                 await self._nodes(run)
             result = run.result
         except BaseException as error:
@@ -205,7 +198,7 @@ class Drive:
             return
         if self._held is not None and not self._held.calls:
             # A response without calls that does not end the Run is answered by a request that only this node made.
-            self._held.state.update(self._state(run))
+            self._held.state.update(counted(run))
             self._held.state[FOLLOW_UP] = encode_parts(parts)  # type: ignore[assignment]
         await self._commit_held()
         turn = self._log.turns[self._turn - 1]
@@ -242,14 +235,14 @@ class Drive:
         fresh = self._fresh(run.all_messages(), response)
         before, after = self._counted, run.usage
         self._counted = (after.input_tokens, after.output_tokens)
-        counted = response.usage.has_values()
+        told = response.usage.has_values()
         return Response(
             turn=self._turn,
             messages=[pruned_message(message) for message in ModelMessagesTypeAdapter.dump_python(fresh, mode="json")],
             calls=calls,
-            input_tokens=after.input_tokens - before[0] if counted else None,
-            output_tokens=after.output_tokens - before[1] if counted else None,
-            state=self._state(run),
+            input_tokens=after.input_tokens - before[0] if told else None,
+            output_tokens=after.output_tokens - before[1] if told else None,
+            state=counted(run),
         )
 
     def _fresh(self, messages: list[ModelMessage], response: ModelResponse) -> list[ModelMessage]:
@@ -272,17 +265,6 @@ class Drive:
         first = request.parts[0] if len(request.parts) == 1 else None
         return isinstance(first, UserPromptPart) and first.content == self._prompt(self._log.input)
 
-    def _state(self, run: Run) -> dict[str, JsonValue]:
-        """The counters that a resumed Run needs back; those at rest are left out."""
-        manager = run.ctx.deps.tool_manager
-        usage = {name: value for name, value in _USAGE.dump_python(run.usage, mode="json").items() if value}
-        state: dict[str, JsonValue] = {"usage": usage}
-        if manager.ctx is not None and manager.ctx.retries:
-            state["retries"] = dict(manager.ctx.retries)
-        if run.ctx.state.output_retries_used:
-            state["outputRetries"] = run.ctx.state.output_retries_used
-        return state
-
 
 def _answering(run: Run) -> list[ModelRequestPart]:
     """The parts that answered the last response's calls when the Run ended."""
@@ -294,4 +276,6 @@ def pruned_message(message: dict[str, Any]) -> dict[str, Any]:
     """A message's JSON without the fields that say nothing, its own and its parts'."""
     slim = pruned(message)
     slim["parts"] = [pruned(part) for part in slim["parts"]]
+    if "usage" in slim:
+        slim["usage"] = {name: value for name, value in slim["usage"].items() if value}
     return slim

@@ -91,9 +91,10 @@ class Script:
             if isinstance(message, ModelResponse):
                 done += 1
                 continue
-            prompts = [part for part in message.parts if isinstance(part, UserPromptPart)]
-            if prompts:
-                prompt = str(prompts[-1].content)
+            prompts = [str(part.content) for part in message.parts if isinstance(part, UserPromptPart)]
+            known = [text for text in prompts if text in self.steps]
+            if known:
+                prompt = known[-1]
                 break
         steps = self.steps[prompt]
         step = steps[min(done, len(steps) - 1)]

@@ -100,9 +100,7 @@ def test_crash_at_a_durable_step_converges_on_the_same_history(
 
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("failpoint", ["turn:after-response-append", "turn:after-results-append"])
-def test_a_committed_response_is_never_asked_for_again(
-    rig: Rig, script: Script, shop: Shop, failpoint: str, nth: int
-):
+def test_a_committed_response_is_never_asked_for_again(rig: Rig, script: Script, shop: Shop, failpoint: str, nth: int):
     """EVI-021: the model is asked exactly once for each Turn whose response was committed."""
     del shop
     rig.submit("go")
