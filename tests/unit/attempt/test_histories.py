@@ -166,7 +166,7 @@ def test_after_a_crash_at_each_boundary(shop: Rig, script: Script, prompt: str, 
     """Kill, then abort what is left, then new input: nothing is refused by a provider."""
     script.steps["turns"].append(says("enough"))
     sid = shop.submit(prompt)
-    if prompt == "refund" and failpoint != "claim:after" and failpoint != "turn:after-response-append":
+    if prompt == "refund" and failpoint not in ("claim:after", "turn:after-response-append"):
         failpoint = "approval:after-suspend"
     with shop.crashing(failpoint):
         shop.attempt()

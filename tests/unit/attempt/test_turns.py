@@ -52,7 +52,7 @@ def test_a_fresh_submission_costs_one_claim_and_one_finish(rig: Rig, script: Scr
     rig.store = Counting()
     rig.restart()
     assert rig.attempt().ended == "settled"
-    assert used == ["fault", "recovery_page", "begin", "finish"]
+    assert used == ["recovery_start", "begin", "finish"]
 
 
 def test_a_response_is_committed_before_its_tools_run(rig: Rig, script: Script):
