@@ -26,7 +26,7 @@ class AfterNative:
         self._waves = waves
         self.yielded = False
         event.know()
-        specs = {spec.id: spec for spec in waves.after_native}
+        specs = {spec.id: spec for spec in event.lanes.after_native}
         self._inside = frozenset(specs)
         self._queue: list[tuple[LaneSpec, Row]] = []
         for lane in rotate(specs, event.state.record.last_after_native_lane_id):

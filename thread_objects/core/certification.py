@@ -156,6 +156,7 @@ def rearm_after_failure(
     rows: Iterable[Row],
     charged: dict[str, int],
     active: int,
+    outage: bool = False,
 ) -> bool:
     """The alarm decision of a pass that failed. True: rearmed; False: cleared. One `j` for the whole transaction."""
     record, floor = tx.record, now + config.floor_ms
@@ -169,6 +170,8 @@ def rearm_after_failure(
         not_before = max(same.not_before if same is not None else 0, now + backoff(stalls, j, base=base, cap=cap))
         retry = Retry(observed, not_before, native_only, min(limits.RETRY_STALLS_MAX, stalls + 1))
     tx.record = record.with_(retry=retry)
+    if outage:
+        tx.queue.spare_native(now)
     native: int | None = None
     if record.dirty > record.processed or active > 0:
         native = floor if active > 0 or record.dirty != observed else retry.not_before

@@ -7,100 +7,40 @@ writes, and flush once, each compared with the revision that was read; one stale
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import replace
 
 from thread_objects.contract import limits
-from thread_objects.core.backoff import charge_floor
+from thread_objects.core.due_row import (
+    LIFECYCLE,
+    MESSAGES,
+    NATIVE,
+    PROJECTION,
+    PUBLICATION,
+    RECOVERY_EVENTS,
+    RESERVED_PREFIX,
+    Row,
+    RowState,
+    check_lane,
+    lane_label,
+)
 from thread_objects.core.refusal import AlarmRefusal
 
-RESERVED_PREFIX = "thread-object:"
-NATIVE = RESERVED_PREFIX + "native"
-PUBLICATION = RESERVED_PREFIX + "publication"
-PROJECTION = RESERVED_PREFIX + "projection"
-MESSAGES = RESERVED_PREFIX + "messages"
-RECOVERY_EVENTS = RESERVED_PREFIX + "recovery-events"
-LIFECYCLE = RESERVED_PREFIX + "lifecycle"
-
-_REPORTED_BY_NAME = frozenset((NATIVE, PUBLICATION, PROJECTION, MESSAGES, RECOVERY_EVENTS, LIFECYCLE))
-
-
-class RowState(StrEnum):
-    """What a row waits for: nothing, its deadline, or its parked retry."""
-
-    IDLE = "idle"
-    PENDING = "pending"
-    PARKED = "parked"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One lane. `due_at` is None when nothing is owed; `not_before` is the floor that charges leave behind."""
-
-    id: str
-    revision: int = 0
-    due_at: int | None = None
-    stalls: int = 0
-    progress_key: str | None = None
-    not_before: int = 0
-    state: RowState = RowState.IDLE
-    reported: bool = False
-
-    def due(self, now: int) -> bool:
-        """Its deadline has come."""
-        return self.due_at is not None and self.due_at <= now
-
-    def with_charge(self, now: int) -> Row:
-        """One wave charged: it stays away until the floor, and is parked after the eighth charge in a row."""
-        not_before = now + charge_floor(self.stalls)
-        stalls = min(self.stalls + 1, limits.QUEUE_CHARGES_MAX)
-        return Row(
-            self.id, self.revision, not_before, stalls, self.progress_key, not_before, _waiting(stalls), self.reported
-        )
-
-    def with_progress(self, due_at: int, progress_key: str | None) -> Row:
-        """New facts: due again without floor, and a revision that fences every wave in flight."""
-        return Row(self.id, self.revision + 1, due_at, 0, progress_key, 0, RowState.PENDING)
-
-    def with_discovery(self, due_at: int) -> Row:
-        """Due no later than `due_at`, but never before the floor. A parked row stays parked."""
-        earliest = due_at if self.due_at is None else min(self.due_at, due_at)
-        state = self.state if self.stalls >= limits.QUEUE_CHARGES_MAX else RowState.PENDING
-        due_at = max(self.not_before, earliest)
-        return Row(
-            self.id, self.revision, due_at, self.stalls, self.progress_key, self.not_before, state, self.reported
-        )
-
-    def with_deadline(self, due_at: int | None, revision: int) -> Row:
-        """The answer of a wave: idle and without stalls, or due again no earlier than the floor."""
-        if due_at is None:
-            return Row(self.id, revision, None, 0, self.progress_key, 0, RowState.IDLE)
-        due_at = max(due_at, self.not_before)
-        return Row(
-            self.id,
-            revision,
-            due_at,
-            self.stalls,
-            self.progress_key,
-            self.not_before,
-            _waiting(self.stalls),
-            self.reported,
-        )
-
-
-def _waiting(stalls: int) -> RowState:
-    return RowState.PARKED if stalls >= limits.QUEUE_CHARGES_MAX else RowState.PENDING
-
-
-def lane_label(row_id: str) -> str:
-    """How a parked row is named in a report: the framework rows by name, every other row as `host`."""
-    return row_id.removeprefix(RESERVED_PREFIX) if row_id in _REPORTED_BY_NAME else "host"
-
-
-def check_lane(row_id: str) -> None:
-    """Refuse an id that no row may have."""
-    if not 1 <= len(row_id) <= limits.LANE_ID_CHARS_MAX:
-        raise AlarmRefusal("lane id", f"{len(row_id)} characters, allowed are 1..{limits.LANE_ID_CHARS_MAX}")
+__all__ = [
+    "LIFECYCLE",
+    "MESSAGES",
+    "NATIVE",
+    "PROJECTION",
+    "PUBLICATION",
+    "RECOVERY_EVENTS",
+    "RESERVED_PREFIX",
+    "DueQueue",
+    "QueueTransaction",
+    "Row",
+    "RowState",
+    "check_lane",
+    "earliest",
+    "lane_label",
+]
 
 
 def earliest(rows: Iterable[Row]) -> int | None:
@@ -256,16 +196,21 @@ class QueueTransaction:
         publication = self.get(PUBLICATION)
         row = native.with_deadline(due_at, native.revision)
         if due_at is not None and publication is not None and publication.state is RowState.PARKED:
-            row = Row(row.id, row.revision, None, row.stalls, row.progress_key, row.not_before, row.state, row.reported)
+            row = replace(row, due_at=None)
         self._put(row)
+
+    def spare_native(self, now: int) -> None:
+        """A charge that met an absent storage says nothing of the work: native stays below parking."""
+        native = self.get(NATIVE)
+        if native is not None and native.stalls >= limits.QUEUE_CHARGES_MAX:
+            floor, stalls = now + limits.QUEUE_RETRY_CAP_MS, limits.QUEUE_CHARGES_MAX - 1
+            self._put(replace(native, due_at=floor, not_before=floor, stalls=stalls, state=RowState.PENDING))
 
     def take_parked_reports(self) -> tuple[str, ...]:
         """The labels of parked rows that were not reported yet, in id order; they are reported now."""
         parked = [row for row in sorted(self._seen(), key=_by_id) if row.state is RowState.PARKED and not row.reported]
         for row in parked:
-            self._put(
-                Row(row.id, row.revision, row.due_at, row.stalls, row.progress_key, row.not_before, row.state, True)
-            )
+            self._put(replace(row, reported=True))
         return tuple(lane_label(row.id) for row in parked)
 
     def _seen(self) -> list[Row]:

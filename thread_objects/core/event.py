@@ -41,8 +41,13 @@ __all__ = [
     "Survey",
 ]
 
-# What an Attempt committed when it ended like this is new to the object; the others changed nothing.
-_PROGRESS = frozenset(("settled", "suspended", "unknown", "yielded"))
+_NEW_FACTS = frozenset(("settled", "suspended", "unknown"))
+
+
+def _committed(answer: AttemptAnswer) -> bool:
+    """Whether the Attempt left facts that are new to the object. One that yielded before its claim left none."""
+    yielded_a_claim = answer.ended == "yielded" and answer.submission_id is not None
+    return answer.ended in _NEW_FACTS or yielded_a_claim or answer.recovered.repaired
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class Event:
 
     def __init__(self, maintenance: Maintenance, now: int) -> None:
         self._maintenance = maintenance
-        event = EventState(maintenance.state, maintenance.gate, maintenance.sighting, maintenance.config, now)
+        event = EventState(maintenance.incarnation, now)
         self._event = event
         self._wave = RecoveryWave(event)
         self._steps = NativeSteps(event, self._wave)
@@ -120,10 +125,10 @@ class Event:
         if self._end_asked(Survey):
             self._steps.surveyed(survey)
 
-    def survey_failed(self, failure: str, now: int) -> None:
-        """The survey could not be read: the native step fails, and the event at once."""
+    def survey_failed(self, failure: str, now: int, *, outage: bool = False) -> None:
+        """The survey could not be read: the native step fails, and the event at once. `outage`: storage is away."""
         if self._end_asked(Survey):
-            self._break(failure, now)
+            self._break(failure, now, outage=outage)
 
     def published(self, due_at: int | None, now: int) -> None:
         """The answer to `Publish`: the next deadline of publication, or none."""
@@ -139,8 +144,9 @@ class Event:
     def recovered(self, thread_id: str, answer: RecoverAnswer, now: int) -> None:
         """The answer to `RecoverThread`."""
         event, command = self._event, self._wave.current
-        if command is None or command.thread_id != thread_id or not event.end(command):
+        if command is None or command.thread_id != thread_id:
             return
+        event.end(command)
         self._observe_registry(answer.registry, now)
         event.gate.ends += 1
         event.findings.learn(answer.recovered)
@@ -148,21 +154,22 @@ class Event:
         self._steps.own_work_ended(answer.view)
         if answer.recovered.repaired:
             event.progress((NATIVE,), now)
-        ended = self._wave.take(answer.recovered, now)
+        ended = self._wave.take(command, answer.recovered, now)
         if self._wave.running:
             event.sighting.disturb()
         if ended and (answer.recovered.fault is None or self._wave.checkpoint_owed):
             self._loop.restart = True
 
-    def recovery_failed(self, thread_id: str, failure: str, now: int) -> None:
+    def recovery_failed(self, thread_id: str, failure: str, now: int, *, outage: bool = False) -> None:
         """The recovery activity itself failed (its Thread's own failures are faults): the event ends at once."""
         command = self._wave.current
-        if command is None or command.thread_id != thread_id or not self._event.end(command):
+        if command is None or command.thread_id != thread_id:
             return
+        self._event.end(command)
         self._event.gate.ends += 1
         self._event.sighting.disturb()
         self._wave.drop()
-        self._break(failure, now)
+        self._break(failure, now, outage=outage)
 
     def attempt_ended(self, thread_id: str, answer: AttemptAnswer, now: int) -> None:
         """The answer to `AttemptThread`."""
@@ -180,7 +187,7 @@ class Event:
         reported = binding.keep_wait(event, answer, now)
         if reported is not None:
             self._unbound.append(reported)
-        if answer.ended in _PROGRESS or answer.recovered.repaired:
+        if _committed(answer):
             event.progress((NATIVE,), now)
         if answer.ended == "settled":
             event.settled += 1
@@ -190,7 +197,7 @@ class Event:
         event.ended_since = True
         self._loop.restart = True
 
-    def attempt_failed(self, thread_id: str, failure: str, now: int) -> None:
+    def attempt_failed(self, thread_id: str, failure: str, now: int, *, outage: bool = False) -> None:
         """The Attempt's activity failed, or was cut at the deadline: the event ends at once, nothing is settled."""
         attempt = self._event.attempts.pop(thread_id, None)
         if attempt is None:
@@ -200,7 +207,7 @@ class Event:
         self._event.sighting.disturb()
         self._event.findings.deferred.add(thread_id)
         self._event.ended_since = True
-        self._break(failure, now)
+        self._break(failure, now, outage=outage)
 
     def lane_ended(self, lane: str, due_at: int | None, now: int, *, progressed: Sequence[str] = ()) -> None:
         """A lane, message or projection wave ended with its next deadline; `progressed`: lanes with new facts."""
@@ -214,11 +221,17 @@ class Event:
 
     def _end_asked(self, kind: type[Survey | Publish]) -> bool:
         asked = next((command for command in self._event.running if isinstance(command, kind)), None)
-        return asked is not None and self._event.end(asked)
+        if asked is not None:
+            self._event.end(asked)
+        return asked is not None
 
-    def _break(self, failure: str, now: int) -> None:
-        if not self._event.broken:
-            self._event.break_off(PASS_DEADLINE if now >= self._event.deadline_at else failure)
+    def _break(self, failure: str, now: int, *, outage: bool = False) -> None:
+        if self._event.broken:
+            return
+        if now >= self._event.deadline_at:
+            self._event.break_off(PASS_DEADLINE)
+        else:
+            self._event.break_off(failure, outage=outage)
 
     def _observe_registry(self, registry: Registry, now: int) -> None:
         if registry.key:
@@ -245,6 +258,7 @@ class Event:
                     rows=event.observed.values(),
                     charged=event.charged,
                     active=active,
+                    outage=event.outage,
                 )
             else:
                 rearmed = certification.finish(

@@ -142,7 +142,7 @@ class EventLoop:
 
     def _validate(self) -> None:
         try:
-            self._waves.validate()
+            self._event.lanes.check(self._event.state.queue)
         except AlarmRefusal as refusal:
             self._lanes_valid = False
             self._event.break_off(refusal.told())

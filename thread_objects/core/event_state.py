@@ -7,12 +7,9 @@ from dataclasses import dataclass
 
 from thread_objects.core import generation
 from thread_objects.core.command import AttemptThread, Cancel, Command, Running
-from thread_objects.core.config import MaintenanceConfig
 from thread_objects.core.due_queue import NATIVE, Row
 from thread_objects.core.findings import Findings
-from thread_objects.core.gate import Gate
-from thread_objects.core.sighting import Sighting
-from thread_objects.core.state import MaintenanceState
+from thread_objects.core.incarnation import Incarnation
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +42,10 @@ class EventState:
         "findings",
         "gate",
         "known",
+        "lanes",
         "native_only",
         "observed",
+        "outages",
         "running",
         "settled",
         "settled_since",
@@ -56,13 +55,13 @@ class EventState:
         "yield_at",
     )
 
-    def __init__(
-        self, state: MaintenanceState, gate: Gate, sighting: Sighting, config: MaintenanceConfig, now: int
-    ) -> None:
-        self.state = state
-        self.gate = gate
-        self.sighting = sighting
+    def __init__(self, incarnation: Incarnation, now: int) -> None:
+        config = incarnation.config
+        self.state = incarnation.state
+        self.gate = incarnation.gate
+        self.sighting = incarnation.sighting
         self.config = config
+        self.lanes = incarnation.lanes
         self.started_at = now
         self.yield_at = now + config.yield_after_ms
         self.deadline_at = now + config.deadline_ms
@@ -78,6 +77,7 @@ class EventState:
         self.running: dict[Running, None] = {}
         self.commands: list[Command] = []
         self.failures: list[str] = []
+        self.outages = 0
         self.closed = False
         self.broken = False
 
@@ -88,12 +88,9 @@ class EventState:
         self.running[command] = None
         self.commands.append(command)
 
-    def end(self, command: Running) -> bool:
-        """The shell reported the end. False if nothing of the kind runs."""
-        if command not in self.running:
-            return False
-        del self.running[command]
-        return True
+    def end(self, command: Running) -> None:
+        """The shell reported the end."""
+        self.running.pop(command, None)
 
     def interrupt(self, commands: Iterable[Running]) -> None:
         """Ask for the interruption of what runs; its end is awaited all the same."""
@@ -110,12 +107,18 @@ class EventState:
         """A failure that exhausts its own wave; the pass fails once everything admitted was joined."""
         self.failures.append(failure)
 
-    def break_off(self, failure: str) -> None:
+    def break_off(self, failure: str, *, outage: bool = False) -> None:
         """A failure that ends the event at once: interrupt everything, then join it."""
         self.failures.append(failure)
+        self.outages += outage
         if not self.broken:
             self.broken = self.closed = True
             self.interrupt(list(self.running))
+
+    @property
+    def outage(self) -> bool:
+        """Whatever failed, failed because storage was away."""
+        return 0 < self.outages == len(self.failures)
 
     # --- rows ---------------------------------------------------------------------------------------------------
 

@@ -68,7 +68,10 @@ class Findings:
         if recovered.decisions:
             known = self.decisions.setdefault(thread_id, {})
             known.update((decided.submission_id, decided) for decided in recovered.decisions)
-        if recovered.retry_at is not None:
+        if thread_id not in self.unfinished:
+            # The first page of another recovery: what an earlier one wanted is outdated.
+            self.work_retries.pop(thread_id, None)
+        if recovered.retry_at is not None and recovered.fault is None:
             self.work_retries[thread_id] = min(recovered.retry_at, self.work_retries.get(thread_id, recovered.retry_at))
         if recovered.fault is not None:
             self.faults[thread_id] = recovered.fault.retry_at
@@ -100,8 +103,7 @@ class Findings:
             return False
         if row.state in _STABLE:
             return decided is None or not _still_to_do(decided)
-        if row.state is SubmissionState.UNKNOWN:
-            return decided is not None and decided.disposition is Disposition.UNKNOWN
+        # An unknown row without an abort intent is never a head: see `uncertain`.
         return (
             row.state is SubmissionState.ADMITTED
             and decided is not None

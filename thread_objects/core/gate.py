@@ -5,7 +5,6 @@ Counters of one incarnation. A new one starts at zero: the durable generation co
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from thread_objects.core.due_queue import NATIVE, PUBLICATION
@@ -81,7 +80,3 @@ class Gate:
     def active_lanes(self) -> tuple[str, ...]:
         """Lanes with a producer, in id order."""
         return tuple(sorted(self._lanes))
-
-    def idle_rows(self, row_ids: Iterable[str]) -> list[str]:
-        """The ids among these that have no producer."""
-        return [row_id for row_id in row_ids if row_id not in self._lanes]

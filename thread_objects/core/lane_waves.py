@@ -11,31 +11,10 @@ from dataclasses import dataclass
 from thread_objects.contract import limits
 from thread_objects.core.backoff import backoff
 from thread_objects.core.command import RunLane
-from thread_objects.core.config import LanePhase, LaneSpec, MaintenanceConfig
-from thread_objects.core.due_queue import MESSAGES, NATIVE, PROJECTION, PUBLICATION, DueQueue, Row, check_lane
+from thread_objects.core.config import LaneSpec
+from thread_objects.core.due_queue import MESSAGES, PROJECTION, Row
 from thread_objects.core.event_state import EventState
 from thread_objects.core.refusal import AlarmRefusal
-
-_NOT_LANES = frozenset((NATIVE, PUBLICATION, PROJECTION, MESSAGES))
-
-
-def check_lanes(config: MaintenanceConfig, queue: DueQueue) -> tuple[LaneSpec, ...]:
-    """All lanes by id. Raises for an invalid or doubled id, and for a row with a deadline that nobody handles."""
-    specs = sorted(config.handlers(), key=_by_id)
-    handled = set(_NOT_LANES)
-    for spec in specs:
-        check_lane(spec.id)
-        if spec.id in handled:
-            raise AlarmRefusal("host lanes", f"duplicate lane {spec.id}")
-        handled.add(spec.id)
-    for row in queue:
-        if row.due_at is not None and row.id not in handled:
-            raise AlarmRefusal("host lanes", f"no handler for lane {row.id}")
-    return tuple(specs)
-
-
-def _by_id(spec: LaneSpec) -> str:
-    return spec.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +38,14 @@ class WaveEnd:
 class LaneWaves:
     """At most one wave per lane at a time. `exhausted` lanes start no more waves in this event."""
 
-    __slots__ = ("_ends", "_event", "_projected", "_specs", "exhausted", "running")
+    __slots__ = ("_ends", "_event", "_projected", "exhausted", "running")
 
     def __init__(self, event: EventState) -> None:
         self._event = event
-        self._specs: tuple[LaneSpec, ...] = ()
         self._ends: list[WaveEnd] = []
         self._projected = False
         self.running: dict[str, Wave] = {}
         self.exhausted: set[str] = set()
-
-    @property
-    def after_native(self) -> tuple[LaneSpec, ...]:
-        """The lanes of the after-native phase, by id."""
-        return tuple(spec for spec in self._specs if spec.phase is LanePhase.AFTER_NATIVE)
-
-    def validate(self) -> None:
-        """Every turn of the loop: a lane without handler fails the event at once."""
-        self._specs = check_lanes(self._event.config, self._event.state.queue)
 
     # --- ends -----------------------------------------------------------------------------------------------------
 
@@ -117,20 +86,24 @@ class LaneWaves:
 
     def start_due(self, now: int) -> None:
         """Start every concurrent lane, the messages and the projection that are due and have no producer."""
-        for spec in self._specs:
-            if spec.phase is LanePhase.CONCURRENT and self._startable(spec.id, now):
-                self._start_lane(spec, now)
-        if self._startable(MESSAGES, now):
-            self._start_messages(now)
-        if not self._projected and self._startable(PROJECTION, now):
-            self._start_projection(now)
+        for spec in self._event.lanes.concurrent:
+            row = self._startable(spec.id, now)
+            if row is not None:
+                self.start(spec, row, now)
+        row = self._startable(MESSAGES, now)
+        if row is not None:
+            self._start_messages(row, now)
+        row = None if self._projected else self._startable(PROJECTION, now)
+        if row is not None:
+            self._projected = True
+            self._run(row, limits.PROJECTION_TIMEOUT_MS, now, empty=not self._event.config.projection)
 
-    def _startable(self, lane: str, now: int) -> bool:
+    def _startable(self, lane: str, now: int) -> Row | None:
         event = self._event
         row = event.state.queue.get(lane)
         if row is None or not row.due(now) or lane in self.running or lane in self.exhausted:
-            return False
-        return not event.gate.producing(lane)
+            return None
+        return None if event.gate.producing(lane) else row
 
     def start(self, spec: LaneSpec, row: Row, now: int, *, after_native: bool = False) -> None:
         """Charge and run one wave of a lane, unless its allowance is refused or does not fit."""
@@ -144,30 +117,16 @@ class LaneWaves:
         else:
             self._run(row, allowance, now, empty=spec.empty, after_native=after_native)
 
-    def _start_lane(self, spec: LaneSpec, now: int) -> None:
-        row = self._event.state.queue.get(spec.id)
-        if row is not None:
-            self.start(spec, row, now)
-
-    def _start_messages(self, now: int) -> None:
+    def _start_messages(self, row: Row, now: int) -> None:
         event, timeout_ms = self._event, self._event.config.message_timeout_ms
-        row = event.state.queue.get(MESSAGES)
-        if row is None:
-            return
         if timeout_ms is not None and now + timeout_ms > event.deadline_at:
             # The charge stays: a driver that never fits is parked in the end.
             self.exhausted.add(MESSAGES)
             charged = event.charge(row, now)
             if charged is not None:
                 event.complete(charged, row.due_at)
-            return
-        self._run(row, timeout_ms or limits.LANE_ALLOWANCE_MS_MAX, now, empty=timeout_ms is None)
-
-    def _start_projection(self, now: int) -> None:
-        row = self._event.state.queue.get(PROJECTION)
-        if row is not None:
-            self._projected = True
-            self._run(row, limits.PROJECTION_TIMEOUT_MS, now, empty=not self._event.config.projection)
+        else:
+            self._run(row, timeout_ms or limits.LANE_ALLOWANCE_MS_MAX, now, empty=timeout_ms is None)
 
     def _run(self, row: Row, allowance_ms: int, now: int, *, empty: bool, after_native: bool = False) -> None:
         event = self._event
@@ -186,7 +145,7 @@ class LaneWaves:
     def deadlines(self, now: int) -> Iterable[int]:
         """Future deadlines of rows that could start a wave of this loop then."""
         event = self._event
-        lanes = {spec.id: spec.allowance() or 1 for spec in self._specs if spec.phase is LanePhase.CONCURRENT}
+        lanes = {spec.id: spec.allowance() or 1 for spec in event.lanes.concurrent}
         lanes[MESSAGES] = event.config.message_timeout_ms or 1
         if not self._projected:
             lanes[PROJECTION] = 1

@@ -15,9 +15,9 @@ from thread_objects.core.alarm import AlarmSlot
 from thread_objects.core.config import LanePhase, LaneSpec, MaintenanceConfig
 from thread_objects.core.due_queue import PUBLICATION, RECOVERY_EVENTS, check_lane
 from thread_objects.core.event import Event
-from thread_objects.core.gate import Gate, Mutation
+from thread_objects.core.gate import Mutation
+from thread_objects.core.incarnation import Incarnation
 from thread_objects.core.refusal import AlarmRefusal
-from thread_objects.core.sighting import Sighting
 from thread_objects.core.state import MaintenanceState, StateTransaction
 
 __all__ = [
@@ -36,10 +36,11 @@ class Maintenance:
     """One incarnation: the carried state, and counters that start at zero."""
 
     def __init__(self, state: MaintenanceState, config: MaintenanceConfig) -> None:
+        self.incarnation = Incarnation(state, config)
         self.state = state
         self.config = config
-        self.gate = Gate()
-        self.sighting = Sighting(state, self.gate, single=not config.shared_host)
+        self.gate = self.incarnation.gate
+        self.sighting = self.incarnation.sighting
         self._event: Event | None = None
 
     # --- start-up -----------------------------------------------------------------------------------------------

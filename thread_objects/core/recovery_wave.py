@@ -40,11 +40,9 @@ class RecoveryWave:
         if thread_ids:
             self._next(now)
 
-    def take(self, recovered: Recovered, now: int) -> bool:
-        """A page ended. True when its Thread is done with."""
-        command, event = self.current, self._event
-        if command is None:
-            return False
+    def take(self, command: RecoverThread, recovered: Recovered, now: int) -> bool:
+        """The open page ended. True when its Thread is done with."""
+        event = self._event
         self.current = None
         keep_cursor(event, recovered)
         more = recovered.cursor is not None and recovered.fault is None and recovered.cursor != command.cursor

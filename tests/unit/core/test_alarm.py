@@ -114,6 +114,9 @@ def test_named_alarms_and_the_maintenance_slot_do_not_move_one_another():
     assert maintenance.cancel_alarm("digest") and not maintenance.cancel_alarm("digest")
     maintenance.state.alarm.cancel()
     assert maintenance.next_deadline() == 300
+    maintenance.cancel_alarm("report")
+    assert maintenance.next_deadline() is None
+    maintenance.set_alarm("report", 300)
     assert maintenance.named_alarms() == {"report": 300}
 
 

@@ -391,6 +391,19 @@ def test_a_checkpoint_held_back_by_publication_does_not_hold_the_event():
     assert shell.state.record.processed < shell.state.record.dirty
 
 
+def test_a_recovery_checkpoint_held_back_by_publication_does_not_hold_the_event():
+    """The wave's checkpoint is owed, publication lies ahead: the event ends and certifies nothing."""
+    shell = Shell(config=MaintenanceConfig(publication_required=True))
+    shell.restart()
+    shell.submit("A", "s1", state="suspended")
+    shell.begin()
+    assert names(shell.published()) == ["RecoverThread A"]
+    shell.maintenance.schedule(PUBLICATION, shell.now + 5_000, shell.now, cursor=1)
+    assert shell.recovered("A", "AwaitApprovalDecision") == []
+    report = shell.finish()
+    assert report.alarm == "rearmed" and shell.state.record.processed == 0
+
+
 # --- the after-native phase -----------------------------------------------------------------------------------------
 
 
@@ -495,6 +508,17 @@ def test_a_wave_that_renews_its_own_row_does_not_give_way():
     assert names(shell.advance()) == ["Cancel RunLane b"], "a new row is not known"
     shell.lane_failed("b", "Cancelled")
     shell.finish()
+
+
+def test_a_lane_that_moved_on_since_the_phase_began_is_not_started():
+    """One reading of the queue at its start: a refused charge starts nothing, its row stays due."""
+    shell = shell_with(lanes(*after("a", "b", "c")), due("a"), due("b"), due("c"))
+    assert names(shell.begin()) == ["RunLane a", "RunLane b"]
+    shell.maintenance.schedule("c", shell.now, shell.now, cursor=1)
+    assert shell.lane("a") == []
+    shell.lane("b")
+    shell.finish()
+    assert shell.state.queue.get("c").revision == 2 and shell.state.queue.get("c").stalls == 0
 
 
 def test_every_receipt_of_three_lanes_is_delivered_through_kills():

@@ -1,5 +1,7 @@
 """The recovery wave beside dispatch, faults, binding waits, and events that fail."""
 
+from dataclasses import replace
+
 from tests.unit.core.world import Shell, fault, names, state_of
 from thread_objects.contract.views import Registry
 from thread_objects.core.config import LaneSpec, MaintenanceConfig
@@ -403,3 +405,76 @@ def test_an_event_that_found_the_wave_over_still_admits_late_threads():
     shell.now += 2_000
     shell.submit("B", "s2")
     assert names(shell.advance()) == ["AttemptThread B"]
+
+
+def test_an_outage_of_storage_never_parks_native_work():
+    """Ten passes that could not read: retried every minute at most, no report; back at once when it returns."""
+    shell = Shell()
+    shell.submit("A", "s1")
+    shell.maintenance.sighting.disturb()
+    parked, gaps = [], []
+    for _ in range(10):
+        shell.begin()
+        shell.commands.clear()
+        shell.event.survey_failed("StoreUnavailable", shell.now, outage=True)
+        shell.advance()
+        parked += shell.finish().parked
+        gaps.append(shell.alarm() - shell.now)
+        shell.now = shell.alarm()
+    assert gaps == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000, 60_000]
+    assert parked == []
+    shell.run_pass()
+    assert shell.world.settled == ["s1"]
+
+
+def test_an_outage_beside_another_failure_is_charged_as_ever():
+    """Only a pass in which nothing but storage failed is spared."""
+    shell = Shell(config=MaintenanceConfig(lanes=(LaneSpec("L", 5_000),)))
+    shell.submit("A", "s1")
+    native = shell.state.queue.get(NATIVE)
+    shell.state.queue = type(shell.state.queue)([replace(native, stalls=7), Row("L", 1, 0, state=RowState.PENDING)])
+    shell.begin()
+    shell.lane_failed("L")
+    shell.commands.clear()
+    shell.event.attempt_failed("A", "StoreUnavailable", shell.now, outage=True)
+    shell.advance()
+    report = shell.finish()
+    assert report.failure == "LaneError; StoreUnavailable" and report.parked == ("native",)
+
+
+def test_a_recovery_that_met_an_outage_ends_the_event_too():
+    """The same flag from a recovery activity."""
+    shell = Shell()
+    shell.submit("A", "s1", state="input-applied")
+    native = shell.state.queue.get(NATIVE)
+    shell.state.queue = type(shell.state.queue)([replace(native, stalls=7)])
+    shell.begin()
+    shell.commands.clear()
+    shell.event.recovery_failed("A", "StoreUnavailable", shell.now, outage=True)
+    shell.advance()
+    assert shell.finish().parked == () and shell.alarm() == shell.now + 60_000
+
+
+def test_an_attempt_that_yields_before_its_claim_is_no_progress():
+    """Nothing was committed: the charge stays."""
+    shell = Shell()
+    shell.submit("A", "s1")
+    answer = shell.world.attempted("A", "yielded").model_copy(update={"submission_id": None})
+    shell.run_pass(attempt=lambda _: answer)
+    assert shell.state.queue.get(NATIVE).stalls == 1 and shell.alarm() == shell.now + 1_000
+
+
+def test_a_final_checkpoint_that_cannot_read_fails_the_pass_as_native_work():
+    """True again from the final step on: the retry is nativeOnly; what settled stays settled."""
+    shell = Shell()
+    shell.submit("A", "s1")
+    shell.begin()
+    shell.submit("A", "s2")
+    assert names(shell.attempted("A")) == ["Survey"]
+    shell.commands.clear()
+    shell.event.survey_failed("StoreUnavailable", shell.now)
+    assert shell.advance() == [] and shell.event.done
+    assert shell.advance() == [], "looking again changes nothing"
+    report = shell.finish()
+    assert (report.settled, report.failure) == (1, "StoreUnavailable")
+    assert shell.state.record.retry.native_only

@@ -162,9 +162,11 @@ def test_a_fault_is_cleared_by_a_whole_recovery_only():
 def test_counters_and_retry_times_of_pages_add_up():
     """`recovered` sums, `repaired` sticks, and the earliest work retry counts."""
     findings = Findings()
-    findings.learn(Recovered(thread_id="A", recovered=2, repaired=True, retry_at=900))
+    findings.learn(Recovered(thread_id="A", recovered=2, repaired=True, retry_at=900, cursor="page-2"))
     findings.learn(Recovered(thread_id="A", recovered=1, retry_at=1_200))
     assert (findings.recovered_count, findings.repaired, findings.work_retries) == (3, True, {"A": 900})
+    findings.learn(Recovered(thread_id="A"))
+    assert findings.work_retries == {}, "another recovery found nothing to retry"
 
 
 @pytest.mark.parametrize(("last", "taken"), [("B", ["C"]), ("C", ["A"]), (None, ["A"]), ("AA", ["B"]), ("Z", ["A"])])

@@ -7,7 +7,7 @@ from thread_objects.core.config import MaintenanceConfig
 from thread_objects.core.due_queue import NATIVE, PUBLICATION, Row, RowState
 from thread_objects.core.gate import Gate
 from thread_objects.core.maintenance import AlarmRefusal, Maintenance, MaintenanceState
-from thread_objects.core.record import MaintenanceRecord, Retry
+from thread_objects.core.record import BindingWait, MaintenanceRecord, Retry
 
 CLEAN = MaintenanceRecord(dirty=5, processed=5)
 
@@ -163,3 +163,43 @@ def test_a_schedule_with_a_known_cursor_changes_no_row():
     m = maintenance(Row("L", 2, 9_000, progress_key="7", state=RowState.PENDING))
     assert not m.schedule("L", 5_000, 1_000, 7)
     assert m.state.queue.get("L") == Row("L", 2, 9_000, progress_key="7", state=RowState.PENDING)
+
+
+def test_queries_tell_the_record_the_rows_and_the_waits():
+    """What an operator sees is what is stored."""
+    record = MaintenanceRecord(
+        dirty=7,
+        processed=6,
+        nonterminal=2,
+        retry=Retry(7, 90, True, 3),
+        binding_waits=(BindingWait("A", "s1", 5, "x"),),
+    )
+    m = maintenance(Row("L", 2, 30, 1, "4", 20, RowState.PENDING), record=record)
+    view = m.generation_view()
+    assert (view.dirty, view.processed, view.nonterminal, view.active_mutations) == (7, 6, 2, 0)
+    assert (view.retry.generation, view.retry.not_before, view.retry.native_only, view.retry.stalls) == (7, 90, True, 3)
+    (lane,) = m.lane_views()
+    assert (lane.id, lane.due_at, lane.progress_key, lane.state, lane.reported) == ("L", 30, "4", "pending", False)
+    (wait,) = m.binding_waits()
+    assert (wait.thread_id, wait.agent_id) == ("A", "x")
+    assert m.state.registry_key is None
+    assert maintenance(record=MaintenanceRecord()).generation_view().retry is None
+
+
+@pytest.mark.parametrize(("publication", "ready"), [(None, True), (5_000, False), (900, True)])
+def test_a_pass_is_not_ready_while_publication_lies_ahead(publication, ready):
+    """Native work would not run: the barrier's deadline is waited for."""
+    rows = [Row(NATIVE, 1, 0, state=RowState.PENDING)]
+    if publication is not None:
+        rows.append(Row(PUBLICATION, 1, publication, state=RowState.PENDING))
+    m = maintenance(*rows, record=MaintenanceRecord(dirty=7, processed=6), publication_required=True)
+    assert m.ready_now(1_000) is ready
+
+
+def test_no_pass_is_ready_while_one_runs():
+    """One permit per object."""
+    shell = Shell()
+    shell.submit("A", "s1")
+    assert shell.maintenance.ready_now(shell.now)
+    shell.begin()
+    assert not shell.maintenance.ready_now(shell.now)
