@@ -40,6 +40,14 @@ async def run(given: argparse.Namespace) -> dict[str, Any]:
     return await work
 
 
+def defaults() -> None:
+    """Neither the caller's environment nor a threads.toml of theirs counts, on either side."""
+    for name in [name for name in os.environ if name.startswith(("THREADS_", "TEMPORAL_"))]:
+        del os.environ[name]
+    # Without compiled files each new workflow compiles its modules again, which no deployment does.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
 def main() -> int:
     """0 with a line in --out; 1 when the measurement failed, 143 when it was ended."""
     parser = argparse.ArgumentParser()
@@ -53,9 +61,7 @@ def main() -> int:
     given = parser.parse_args()
     given.folder = given.folder.resolve()
     given.out = given.out.resolve()
-    # Both sides with default settings: neither the caller's environment nor a threads.toml of theirs counts.
-    for name in [name for name in os.environ if name.startswith(("THREADS_", "TEMPORAL_"))]:
-        del os.environ[name]
+    defaults()
     os.chdir(given.folder)
     try:
         result = asyncio.run(run(given))
