@@ -1,6 +1,7 @@
 """Short activities of one storage transaction each: apply a batch, survey, clear a mark, read.
 
-They run as local activities. Each may be repeated: the ids inside the mutations are the keys.
+They run as local activities. Each may be repeated: the ids inside the mutations are the keys. No cancellation is
+ever thrown into their threads: a transaction is whole or absent, and its bound is the store's own.
 """
 
 from collections.abc import Callable
@@ -51,7 +52,7 @@ class LedgerActivities:
         self._worker = worker
         self._registry = registry
 
-    @activity.defn(name=names.ACTIVITY_APPLY)
+    @activity.defn(name=names.ACTIVITY_APPLY, no_thread_cancel_exception=True)
     @translated
     def apply_mutations(self, request: ApplyRequest) -> ApplyAnswer:
         """Apply a batch and answer each item, with the object's survey."""
@@ -60,19 +61,19 @@ class LedgerActivities:
         failpoints.hit("apply:after")
         return answer
 
-    @activity.defn(name=names.ACTIVITY_SURVEY)
+    @activity.defn(name=names.ACTIVITY_SURVEY, no_thread_cancel_exception=True)
     @translated
     def survey(self, request: SurveyRequest) -> SurveyAnswer:
         """Read the control view of an object."""
         return SurveyAnswer(survey=self._store.survey(request.object_id), registry=self._registry)
 
-    @activity.defn(name=names.ACTIVITY_CLEAR_MARK)
+    @activity.defn(name=names.ACTIVITY_CLEAR_MARK, no_thread_cancel_exception=True)
     @translated
     def clear_mark(self, request: ClearMarkRequest) -> None:
         """Forget a mark whose work is certified."""
         self._store.clear_mark(request.object_id, request.through)
 
-    @activity.defn(name=names.ACTIVITY_READ)
+    @activity.defn(name=names.ACTIVITY_READ, no_thread_cancel_exception=True)
     @translated
     def read(self, request: ReadRequest) -> ReadAnswer:
         """One read for a client without a database."""

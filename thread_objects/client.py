@@ -373,9 +373,15 @@ class ThreadClient:
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             )
-            result: T = await self._temporal.execute_update_with_start_workflow(
-                name, message, start_workflow_operation=operation, result_type=answer, rpc_timeout=RPC_TIMEOUT
-            )
+            # The start's own outcome is told through the update; its future must be looked at all the same.
+            started = asyncio.ensure_future(operation.workflow_handle())
+            started.add_done_callback(lambda task: task.cancelled() or task.exception())
+            try:
+                result: T = await self._temporal.execute_update_with_start_workflow(
+                    name, message, start_workflow_operation=operation, result_type=answer, rpc_timeout=RPC_TIMEOUT
+                )
+            finally:
+                started.cancel()
             return result
 
         async def existing() -> T:

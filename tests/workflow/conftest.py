@@ -1,13 +1,16 @@
 """One deployment per test: own task queue, own SQLite file, a worker in this process, a client."""
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from tests.deployment import connected, running_worker, settings_for
+from tests.replaying import replay_current
 from tests.temporal_servers import DevServer
 from thread_objects.client import ThreadClient
 from thread_objects.settings import Settings
@@ -34,3 +37,6 @@ async def deployed(settings: Settings, thread_id: str) -> AsyncIterator[Deployed
     """A running deployment."""
     async with running_worker(settings), connected(settings) as client:
         yield Deployed(settings, client, client.temporal, thread_id)
+        # F31: whatever a test made of its object, its history replays.
+        with suppress(RPCError):
+            await replay_current(client.temporal, thread_id)

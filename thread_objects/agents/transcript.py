@@ -41,7 +41,6 @@ class Call:
             and not self.declared.rejected
         )
 
-
     @property
     def held(self) -> bool:
         """An approval is asked, or will be, before any handler of the Turn starts."""

@@ -1,0 +1,47 @@
+"""Replays histories against the workflow code of this checkout."""
+
+from pathlib import Path
+
+from temporalio.client import Client, WorkflowHistory
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Replayer
+
+import worker
+from thread_objects import _runtime
+
+
+def replayer() -> Replayer:
+    """A replayer with the worker's own sandbox."""
+    package = _runtime.load("workflows").__name__
+    module = __import__(f"{package}.thread_object", fromlist=["ThreadObject"])
+    return Replayer(
+        workflows=[module.ThreadObject],
+        workflow_runner=worker.workflow_runner(module),
+        data_converter=pydantic_data_converter,
+    )
+
+
+async def replay_object(client: Client, object_id: str, *, runs_max: int = 40) -> int:
+    """Replay all runs of an object, newest first; the number of runs."""
+    replayed = 0
+    run_id: str | None = None
+    async for execution in client.list_workflows(f"WorkflowId = '{object_id}'"):
+        run_id = execution.run_id
+        history = await client.get_workflow_handle(object_id, run_id=run_id).fetch_history()
+        await replayer().replay_workflow(history)
+        replayed += 1
+        if replayed >= runs_max:
+            break
+    return replayed
+
+
+async def replay_current(client: Client, object_id: str) -> WorkflowHistory:
+    """Replay the newest run; raises on any difference."""
+    history = await client.get_workflow_handle(object_id).fetch_history()
+    await replayer().replay_workflow(history)
+    return history
+
+
+def stored(folder: Path) -> list[Path]:
+    """Recorded histories, by name."""
+    return sorted(folder.glob("*.json"))
