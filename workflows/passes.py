@@ -235,6 +235,7 @@ class PassRunner:
 
     def _feed(self, event: Event) -> None:
         ends, self._ends = self._ends, []
+        self._owner.maintenance.in_task(workflow.info().get_current_history_length())
         for command, answer, failure in ends:
             now = now_ms()
             match command:

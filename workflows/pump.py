@@ -78,6 +78,7 @@ class Pump:
         owner, maintenance = self._owner, self._owner.maintenance
         mark = self.next_mark
         self.next_mark += 1
+        maintenance.in_task(workflow.info().get_current_history_length())
         mutation = maintenance.prearm(now_ms())
         request = ApplyRequest(
             object_id=owner.object_id,

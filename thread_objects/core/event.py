@@ -148,7 +148,7 @@ class Event:
             return
         event.end(command)
         self._observe_registry(answer.registry, now)
-        event.gate.ends += 1
+        event.gate.ended()
         event.findings.learn(answer.recovered)
         event.sighting.replace(answer.view, self._wave.stamp)
         self._steps.own_work_ended(answer.view)
@@ -166,7 +166,7 @@ class Event:
         if command is None or command.thread_id != thread_id:
             return
         self._event.end(command)
-        self._event.gate.ends += 1
+        self._event.gate.ended()
         self._event.sighting.disturb()
         self._wave.drop()
         self._break(failure, now, outage=outage)
@@ -179,7 +179,7 @@ class Event:
             return
         event.end(attempt.command)
         self._observe_registry(answer.registry, now)
-        event.gate.ends += 1
+        event.gate.ended()
         event.findings.learn(answer.recovered)
         keep_cursor(event, answer.recovered)
         event.sighting.replace(answer.view, attempt.stamp)
@@ -203,7 +203,7 @@ class Event:
         if attempt is None:
             return
         self._event.end(attempt.command)
-        self._event.gate.ends += 1
+        self._event.gate.ended()
         self._event.sighting.disturb()
         self._event.findings.deferred.add(thread_id)
         self._event.ended_since = True

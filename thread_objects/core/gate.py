@@ -29,15 +29,33 @@ class Mutation:
 
 
 class Gate:
-    """`revision` changes at every notify; whoever waits reads it before it reads the queue."""
+    """`revision` changes at every notify; whoever waits reads it before it reads the queue.
 
-    __slots__ = ("_lanes", "_serial", "active", "deferred", "ends", "revision", "undisturbed")
+    `task` names the workflow task in hand, None where that is not known. What a task delivers happened before whatever
+    that task starts, so an end that arrives in the very task in which a mutation began came before its body.
+    """
+
+    __slots__ = (
+        "_begun_in",
+        "_ends_before",
+        "_lanes",
+        "_serial",
+        "active",
+        "deferred",
+        "ends",
+        "revision",
+        "task",
+        "undisturbed",
+    )
 
     def __init__(self) -> None:
         self.active = 0
         self.revision = 0
         self.deferred = 0
         self.ends = 0
+        self.task: int | None = None
+        self._begun_in: int | None = None
+        self._ends_before = 0
         self.undisturbed: Mutation | None = None
         self._serial = 0
         self._lanes: dict[str, int] = {}
@@ -45,6 +63,8 @@ class Gate:
     def enter(self, lanes: tuple[str, ...], *, invalidates_recovery: bool) -> Mutation:
         """Count a mutation and its lanes, after its prearm was stored."""
         self._serial += 1
+        self._begun_in = self.task
+        self._ends_before = 0
         mutation = Mutation(self._serial, lanes, invalidates_recovery, self.active == 0, self.ends)
         self.active += 1
         for lane in mutation.produces():
@@ -61,9 +81,16 @@ class Gate:
             else:
                 self._lanes.pop(lane, None)
         # Whatever it read at its end describes the object only if nothing else moved while it ran.
-        alone = mutation.alone and mutation.serial == self._serial and mutation.ends_seen == self.ends
+        ends_before = mutation.ends_seen + self._ends_before
+        alone = mutation.alone and mutation.serial == self._serial and ends_before == self.ends
         self.undisturbed = mutation if alone else None
         self.notify()
+
+    def ended(self) -> None:
+        """An Attempt or a recovery of this object ended."""
+        self.ends += 1
+        if self.task is not None and self.task == self._begun_in:
+            self._ends_before += 1
 
     def notify(self) -> None:
         """Something changed that a waiting pass may want to see."""

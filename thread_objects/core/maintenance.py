@@ -97,6 +97,10 @@ class Maintenance:
                 self._progress(tx, (*progressed, *mutation.lanes), now)
         self.gate.leave(mutation)
 
+    def in_task(self, task: int) -> None:
+        """The shell is about to report facts of, or begin a mutation in, this workflow task."""
+        self.gate.task = task
+
     def note_survey(self, survey: views.Survey, now: int) -> None:
         """A survey read at the end of the batch just released: the next scan, while nothing else moves."""
         del now

@@ -147,6 +147,8 @@ class NativeSteps:
         if self.observation is None:
             self.observation = Observation(step.begin.generation, step.begin.active_at_start > 0)
         step.scan = event.sighting.certain()
+        if step.scan is None and step.checkpoint and not step.dispatch:
+            step.scan = event.sighting.behind()
         step.stage = Stage.SCANNED
         if step.scan is None:
             step.stage = Stage.SCANNING

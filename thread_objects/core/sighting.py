@@ -15,13 +15,14 @@ from thread_objects.core.state import MaintenanceState
 class Sighting:
     """One incarnation's reading. `single`: the object owns one Thread, so that its view is the whole object."""
 
-    __slots__ = ("_gate", "_scan", "_single", "_state")
+    __slots__ = ("_gate", "_own", "_scan", "_single", "_state")
 
     def __init__(self, state: MaintenanceState, gate: Gate, *, single: bool) -> None:
         self._state = state
         self._gate = gate
         self._single = single
         self._scan: Scan | None = None
+        self._own: Scan | None = None
 
     def certain(self) -> Scan | None:
         """The reading, if it still says how the object stands."""
@@ -30,9 +31,17 @@ class Sighting:
             return None
         return scan
 
+    def behind(self) -> Scan | None:
+        """What own work read last, while a mutation runs beside it: possibly outdated, and then known to be.
+
+        Enough for a checkpoint without dispatch: with a producer in hand it acknowledges nothing, whatever it reads.
+        """
+        return self._own if self._gate.active > 0 else None
+
     def disturb(self) -> None:
         """The object's own work starts, or ended in a way that says nothing."""
         self._scan = None
+        self._own = None
 
     def take_applied(self, survey: Survey) -> None:
         """A survey read by the batch that was just released, at the end of its transaction."""
@@ -51,6 +60,7 @@ class Sighting:
     def replace(self, view: ThreadView, stamp: int | None) -> None:
         """Own work ended and read its Thread last: on a single-Thread object that is a reading of everything."""
         self._scan = None
+        self._own = Scan(self._state.record.dirty, (view,), overlapped=True) if self._single else None
         if self._single and stamp is not None and stamp == self.stamp():
             self._scan = Scan(stamp, (view,))
 

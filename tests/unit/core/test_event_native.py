@@ -183,9 +183,58 @@ def test_a_batch_survey_read_before_an_attempt_ended_is_not_kept():
     shell.maintenance.release(mutation, shell.now, progressed=(NATIVE,))
     shell.maintenance.note_survey(stale, shell.now)
     shell.advance()
+    assert shell.finish().nonterminal == 0
+    assert shell.state.record.processed == 0
+    assert names(shell.begin()) == ["Survey"]
     shell.survey()
     assert shell.finish().nonterminal == 0
-    assert names(shell.log) == ["AttemptThread A", "Survey"]
+    assert shell.state.record.processed == shell.state.record.dirty
+
+
+def test_an_attempt_that_ended_before_the_batch_was_sent_leaves_its_survey_valid():
+    """End and batch of one workflow task: the batch's transaction read what the Attempt had committed."""
+    shell = Shell()
+    shell.submit("A", "s1")
+    shell.begin()
+    shell.maintenance.in_task(7)
+    mutation = shell.maintenance.prearm(shell.now)
+    shell.attempted("A")
+    shell.world.submit("A", "s2")
+    shell.finish()
+    shell.maintenance.in_task(7)
+    shell.maintenance.release(mutation, shell.now, progressed=(NATIVE,))
+    shell.maintenance.note_survey(shell.world.survey(), shell.now)
+    assert names(shell.begin()) == ["AttemptThread A"]
+
+
+def test_an_attempt_that_ended_in_a_later_task_outdates_the_batchs_survey():
+    """The batch may have read before the Attempt's last transaction."""
+    shell = Shell()
+    shell.submit("A", "s1")
+    shell.begin()
+    shell.maintenance.in_task(7)
+    mutation = shell.maintenance.prearm(shell.now)
+    shell.maintenance.in_task(8)
+    shell.attempted("A")
+    shell.world.submit("A", "s2")
+    shell.finish()
+    shell.maintenance.release(mutation, shell.now, progressed=(NATIVE,))
+    shell.maintenance.note_survey(shell.world.survey(), shell.now)
+    assert names(shell.begin()) == ["Survey"]
+
+
+def test_a_checkpoint_beside_a_producer_reads_nothing_and_acknowledges_nothing():
+    """The Attempt's own view is enough where a mutation in hand forbids every acknowledgement anyway."""
+    shell = Shell()
+    shell.submit("A", "s1")
+    shell.begin()
+    mutation = shell.maintenance.prearm(shell.now)
+    assert shell.attempted("A") == []
+    report = shell.finish()
+    assert names(shell.log) == ["AttemptThread A"]
+    assert (report.alarm, shell.state.record.processed) == ("rearmed", 0)
+    shell.maintenance.release(mutation, shell.now)
+    assert shell.maintenance.active_mutations == 0
 
 
 def test_a_view_newer_than_the_survey_under_way_wins():

@@ -136,7 +136,6 @@ def test_a_stretch_of_the_pass_sees_the_gate_as_it_stands():
     shell.begin()
     shell.maintenance.prearm(shell.now)
     shell.attempted("A")
-    shell.survey()
     report = shell.finish()
     assert shell.maintenance.state.record.processed == 0
     assert report.alarm == "rearmed" and shell.alarm() == shell.now + 50
