@@ -157,6 +157,8 @@ class Event:
         ended = self._wave.take(command, answer.recovered, now)
         if self._wave.running:
             event.sighting.disturb()
+        else:
+            self._steps.forget_scan()
         if ended and (answer.recovered.fault is None or self._wave.checkpoint_owed):
             self._loop.restart = True
 
@@ -184,6 +186,7 @@ class Event:
         keep_cursor(event, answer.recovered)
         event.sighting.replace(answer.view, attempt.stamp)
         self._steps.own_work_ended(answer.view)
+        self._steps.forget_scan()
         reported = binding.keep_wait(event, answer, now)
         if reported is not None:
             self._unbound.append(reported)

@@ -91,11 +91,16 @@ class NativeSteps:
             step.publication = None
             step.stage = Stage.PAST_BARRIER
 
-    def own_work_ended(self, view: ThreadView) -> None:
-        """An Attempt or a recovery ended: what was remembered of earlier scans is outdated."""
+    def forget_scan(self) -> None:
+        """An Attempt or the recovery wave ended: the next step scans anew."""
         self._remembered = None
-        if self.step is not None:
-            self.step.newer[view.thread_id] = view
+
+    def own_work_ended(self, view: ThreadView) -> None:
+        """An Attempt or a recovery ended: its view is newer than that of a survey under way."""
+        step = self.step
+        # Before the survey was asked for it is the older one: rows may have come since.
+        if step is not None and step.stage is Stage.SCANNING:
+            step.newer[view.thread_id] = view
 
     # --- the step -----------------------------------------------------------------------------------------------
 

@@ -391,6 +391,30 @@ def test_a_checkpoint_held_back_by_publication_does_not_hold_the_event():
     assert shell.state.record.processed < shell.state.record.dirty
 
 
+def test_a_view_from_before_the_survey_does_not_replace_it():
+    """Recovery ended while publication held the step; what was admitted since is not certified away."""
+    config = MaintenanceConfig(publication_required=True, lanes=(LaneSpec("L", 90_000),))
+    shell = Shell(config=config)
+    shell.restart()
+    shell.submit("A", "s1", state="suspended")
+    shell.begin()
+    shell.published()
+    shell.maintenance.schedule("L", shell.now, shell.now)
+    shell.maintenance.schedule(PUBLICATION, shell.now, shell.now, cursor=1)
+    assert names(shell.advance()) == ["RunLane L", "Publish"]
+    shell.world.rows["A"].clear()
+    shell.recovered("A", repaired=True, recovered=1)
+    shell.submit("A", "s2")
+    other = shell.maintenance.prearm(shell.now)
+    shell.maintenance.release(other, shell.now, progressed=(NATIVE,))
+    assert names(shell.published()) == ["Survey"]
+    assert names(shell.survey()) == ["AttemptThread A"]
+    shell.attempted("A")
+    shell.lane("L")
+    report = shell.finish()
+    assert (shell.world.settled, report.nonterminal, report.alarm) == (["s2"], 0, "cleared")
+
+
 def test_a_recovery_checkpoint_held_back_by_publication_does_not_hold_the_event():
     """The wave's checkpoint is owed, publication lies ahead: the event ends and certifies nothing."""
     shell = Shell(config=MaintenanceConfig(publication_required=True))

@@ -478,3 +478,22 @@ def test_a_final_checkpoint_that_cannot_read_fails_the_pass_as_native_work():
     report = shell.finish()
     assert (report.settled, report.failure) == (1, "StoreUnavailable")
     assert shell.state.record.retry.native_only
+
+
+def test_the_scan_is_read_anew_when_the_wave_ends_not_after_each_thread():
+    """Beside a running Attempt, recovered Threads are found by one scan at the wave's end."""
+    shell = Shell(config=SHARED)
+    for thread in ("A", "B", "C"):
+        shell.world.submit(thread, state="suspended")
+    shell.submit("D", "s4")
+    assert names(shell.begin()) == ["AttemptThread D", "RecoverThread A"]
+    shell.now += 1_000
+    assert names(shell.advance()) == ["Survey"], "the dispatch left room"
+    assert shell.survey() == []
+    assert names(shell.recovered("A")) == ["RecoverThread B"]
+    assert names(shell.recovered("B")) == ["RecoverThread C"]
+    assert names(shell.recovered("C")) == ["Survey"]
+    shell.survey()
+    shell.attempted("D")
+    shell.survey()
+    assert shell.finish().alarm == "cleared"

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tests.unit.core.world import APPLIED, READY, SUSPENDED, UNKNOWN, Shell, key_of
+from tests.unit.core.world import APPLIED, READY, SUSPENDED, UNKNOWN, Shell, fault, key_of
 from thread_objects.contract.views import Registry
 from thread_objects.core import command
 from thread_objects.core.config import LanePhase, LaneSpec, MaintenanceConfig
@@ -21,7 +21,14 @@ class Life:
         self.random = Random(seed)
         self.calm = calm
         lanes = (LaneSpec("L", 5_000), LaneSpec("slow", 60_000, LanePhase.AFTER_NATIVE))
-        self.shell = Shell(config=MaintenanceConfig(shared_host=shared, lanes=lanes))
+        config = MaintenanceConfig(
+            shared_host=shared,
+            lanes=lanes,
+            publication_required=seed % 2 == 1,
+            projection=seed % 3 == 1,
+            message_timeout_ms=9_000 if seed % 5 == 1 else None,
+        )
+        self.shell = Shell(config=config)
         self.threads = ("A", "B", "C") if shared else ("A",)
         self.deployment = 1
         self.admitted: list[str] = []
@@ -64,6 +71,13 @@ class Life:
     def recover(self, thread: str):
         """Recovery settles what was aborted and parks what is unknown; it may fail for a while."""
         world, decision = self.shell.world, ("ResumeFromTurnBoundary", "deferred")
+        held = world.faults.get(thread)
+        if held is not None and held > self.shell.now:
+            return world.recovered(thread, recovered=1, fault=fault(thread, held))
+        if not self.calm and self.random.random() < 0.06:
+            world.faults[thread] = self.shell.now + 5_000
+            return world.recovered(thread, recovered=1, fault=fault(thread, world.faults[thread]))
+        world.faults.pop(thread, None)
         aborted = [row for row in world.rows.get(thread, []) if row.abort]
         for row in aborted:
             world.rows[thread].remove(row)
@@ -78,6 +92,8 @@ class Life:
         """An Attempt recovers, claims the head, and ends in some way."""
         world = self.shell.world
         recovered = self.recover(thread).recovered
+        if recovered.fault is not None:
+            return world.attempted(thread, "faulted", recovered=recovered)
         head = world.head(thread)
         ended = "settled" if self.calm else self.random.choice(ENDS)
         if head is None or head.state in WAITING:
@@ -115,6 +131,11 @@ class Life:
                     event.recovery_failed(thread, "WorkerGone", shell.now)
                 else:
                     event.recovered(thread, answer, shell.now)
+            case command.Publish():
+                if failed:
+                    event.publish_failed("SinkDown", shell.now)
+                else:
+                    event.published(self.random.choice((None, None, shell.now + 700)), shell.now)
             case command.RunLane(lane=lane):
                 if failed:
                     event.lane_failed(lane, "LaneError", shell.now)
@@ -198,11 +219,14 @@ class Life:
         return any(view.busy for view in views) and all(head.state in WAITING for head in heads)
 
     def answer_lanes_idle(self) -> None:
-        """As `answer`, but a lane has nothing more to do."""
+        """As `answer`, but a lane and publication have nothing more to do."""
         asked = self.shell.commands[0]
         if isinstance(asked, command.RunLane):
             self.shell.commands.pop(0)
             self.shell.event.lane_ended(key_of(asked), None, self.shell.now)
+        elif isinstance(asked, command.Publish):
+            self.shell.commands.pop(0)
+            self.shell.event.published(None, self.shell.now)
         else:
             self.answer()
 
