@@ -337,7 +337,7 @@ class ThreadClient:
             pause_s = min(2.0, pause_s * 1.5)
 
     async def _accepted(self, submission_id: str, thread_id: str | None) -> bool:
-        """True once storage knows it. Raises its refusal, or `NotFound` when its object does not exist."""
+        """True once storage knows it. Raises its refusal, or `NotFound` when its object never heard of it."""
         if await self.status(submission_id) is not None:
             return True
         if thread_id is None:
@@ -349,7 +349,12 @@ class ThreadClient:
         if isinstance(view.detail, dict) and "code" in view.detail:
             refusal = RefusedInput.model_validate(view.detail)
             raise SignalRefused(submission_id=submission_id, refused_with=refusal.code)
-        return False
+        if view.known:
+            return False
+        # It may have moved from the inbox to storage between the two looks.
+        if await self.status(submission_id) is None:
+            raise NotFound(what="submission", id=submission_id)
+        return True
 
     async def _call(self, attempt: Callable[[], Awaitable[T]], *, object_id: str = "") -> T:
         return await call(attempt, object_id=object_id, address=self._address)

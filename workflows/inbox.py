@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from temporalio.common import RawValue
 
-from thread_objects.contract import limits, names
+from thread_objects.contract import ids, limits, names
 from thread_objects.contract.activities import Item
 from thread_objects.contract.messages import Abort, Mutation, ResolveApproval, ResolveUnknown, Submit, Wake
 from thread_objects.contract.object import CarriedEntry
@@ -116,6 +116,14 @@ class Inbox:
         gone = {entry.n for entry in entries}
         self.entries = [entry for entry in self.entries if entry.n not in gone]
         self.bytes = sum(entry.bytes for entry in self.entries)
+
+    def holds(self, submission_id: str) -> bool:
+        """Whether this Submission is still on its way to storage."""
+        return any(
+            ids.submission_id(entry.mutation.thread_id, entry.mutation.principal, entry.mutation.key) == submission_id
+            for entry in self.entries
+            if isinstance(entry.mutation, Submit)
+        )
 
     def waiting(self) -> list[Entry]:
         """Entries of updates that still wait."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
+from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from thread_objects import failpoints
 from thread_objects.contract import limits, names
@@ -285,5 +286,7 @@ class PassRunner:
 def _told(failure: BaseException) -> str:
     """A failure in one bounded line: class names and Temporal's own words, never a payload."""
     cause = failure.__cause__ or failure
+    if isinstance(cause, ActivityTimeout) and cause.type is not None:
+        return f"{cause.type.name.lower().replace('_', '-')} timeout"
     kind = getattr(cause, "type", None) or type(cause).__name__
     return str(kind)[: limits.NAME_CHARS_MAX]

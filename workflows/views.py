@@ -77,4 +77,4 @@ def status_view(owner: ThreadObject, submission_id: str) -> StatusView:
                 thread_id=thread.thread_id,
                 attempt_id=running.attempt_id if running else None,
             )
-    return StatusView(submission_id=submission_id, known=False)
+    return StatusView(submission_id=submission_id, known=owner.inbox.holds(submission_id))

@@ -18,7 +18,7 @@ BOUND_S = 90.0
 
 def environment(**changes: str) -> dict[str, str]:
     """This process's environment with this checkout importable from anywhere."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200", **changes}
+    return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", **changes}
 
 
 @contextmanager

@@ -101,6 +101,18 @@ def test_servers_out_of_reach_are_told_in_one_line(tmp_path: Path):
             assert ended.stderr.strip().count("\n") == 0, ended.stderr
 
 
+def test_submission_that_nobody_sent_is_not_waited_for(tmp_path: Path):
+    """Waiting for an id that no Thread Object has heard of ends at once, on a known Thread and on an unknown one."""
+    with dev(tmp_path) as (_process, settings):
+        asked = threads("submit", "t", "support", "hello", "--wait", cwd=tmp_path, **settings)
+        assert asked.returncode == Exit.OK, asked.stderr
+        for thread in ("t", "unheard-of"):
+            for reads in (settings, {"THREADS_ADDRESS": settings["THREADS_ADDRESS"]}):
+                waited = threads("wait", thread, "key:absent", cwd=tmp_path, **reads)
+                assert waited.returncode == Exit.REFUSED, waited.stdout + waited.stderr
+                assert "not found" in waited.stderr
+
+
 def test_exit_codes_survive_the_end_of_the_process(tmp_path: Path):
     """A command's code is its answer's, however its process comes to an end (decision 0051)."""
     with dev(tmp_path) as (_process, settings):

@@ -33,7 +33,7 @@ class Screen:
 
     def line(self, text: str, style: str = "") -> None:
         """One line."""
-        self._console.print(Text(text, style=style), soft_wrap=True)
+        self._print(Text(text, style=style))
 
     def title(self, text: str) -> None:
         """A heading, with space above."""
@@ -46,12 +46,17 @@ class Screen:
         width = max((len(name) for name, _ in told), default=0)
         for name, value in told:
             text = Text(" " * indent).append(f"{name:<{width}}  ", "dim").append(plain(value))
-            self._console.print(text, soft_wrap=True)
+            self._print(text)
 
     def happened(self, line: Line, *, before: str = "") -> None:
         """One thing that happened, as `who  what`."""
         text = Text().append(before, "dim").append(f"{line.who:>{WHO_CHARS}}  ", "dim").append(line.what, line.style)
+        self._print(text)
+
+    def _print(self, text: Text) -> None:
         self._console.print(text, soft_wrap=True)
+        # What is followed through a pipe or written to a file is read while it happens.
+        self._console.file.flush()
 
     def json(self, model: BaseModel) -> None:
         """A message as one line of JSON, in the contract's names."""
@@ -150,11 +155,12 @@ class Screen:
     def report(self, report: ObjectReport, *, now: int) -> None:
         """What is owed, what blocks it, and what happens next."""
         generation, alarm = report.generation, report.alarm
+        owed = sum(thread.nonterminal for thread in report.threads)
         certified = generation.dirty == generation.processed
         self.facts(
             [
                 ("object", report.object_id),
-                ("owes", f"{generation.nonterminal} unsettled" if generation.nonterminal else "nothing"),
+                ("owes", f"{owed} unsettled" if owed else "nothing"),
                 ("generation", f"{generation.processed} of {generation.dirty}" + (" (certified)" if certified else "")),
                 (
                     "next look",

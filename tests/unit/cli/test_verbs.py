@@ -216,7 +216,7 @@ def test_report_tells_debts_blockers_and_faults(threads: Threads):
     """The report names what is owed, what blocks it, what was refused and what failed."""
     shown = threads("report", "orders").stdout
     for fact in (
-        "1 unsettled",
+        "owes        2 unsettled",
         "9 of 9 (certified)",
         f"head {facts.SUBMISSION} is suspended",
         "1 parked with an Unknown Outcome",
