@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
+from typing_extensions import TypeIs
+
 from thread_objects import failpoints
-from thread_objects.agents.binding import AgentBinding, RunRequest
+from thread_objects.agents.binding import AgentBinding, RunRequest, Stop
 from thread_objects.agents.registry import Registry
 from thread_objects.agents.transcript import RunLog, Transcript
 from thread_objects.clock import Clock
@@ -96,6 +98,8 @@ class Advance:
         self._permits: set[Permit] = set()
         self._recovered = Recovered(thread_id=request.thread_id)
         self._started_now = False
+        self._cleared = False
+        """The object's mark went with the last transaction."""
 
     def run(self) -> AttemptAnswer:
         """Advance the Thread's head. Raises `StoreUnavailable` when the store is away for longer than is waited."""
@@ -255,31 +259,30 @@ class Advance:
 
     # --- after the drive ---------------------------------------------------------------------------------------------
 
-    def _end(self, claim: Claim, journal: RunJournal, run: RunLog, ending: Ending) -> AttemptAnswer:  # noqa: PLR0911
+    def _end(  # noqa: PLR0911 - one per ending
+        self, claim: Claim, journal: RunJournal, run: RunLog, ending: Ending
+    ) -> AttemptAnswer:
         error = ending.error
-        if error is not None and not isinstance(
-            error, (Exception, HandBack, Suspended, CallsLost, asyncio.CancelledError)
-        ):
-            raise error
-        if isinstance(error, (OwnershipLost, FenceRejected, StoreUnavailable)):
+        if isinstance(error, (OwnershipLost, FenceRejected, StoreUnavailable)) or not _is_an_ending(error):
             raise error
         if ending.reason is Reason.LOST:
             return self._answer("yielded", self._view(), claim)
         if isinstance(error, Suspended):
-            return self._answer("suspended", error.view, claim, cleared=True)
+            self._cleared = True
+            return self._answer("suspended", error.view, claim)
         if ending.reason is Reason.ABORT or ending.completed is not None:
             return self._settled(claim, journal, run, ending)
-        if isinstance(error, BindingUnavailable):
-            return self._answer("unbound", self._release(journal.claim), claim)
         if isinstance(error, CallsLost):
             return self._calls_lost(claim, journal)
-        if isinstance(error, HandBack) or ending.reason in (Reason.HAND_BACK, Reason.OVERRUN):
-            return self._answer("yielded", self._release(journal.claim), claim, cleared=True)
-        if ending.reason is Reason.DEADLINE:
-            binding = self._means.registry.get(claim.agent_id)
-            late = AgentPolicyError(policy_limit="duration", maximum=binding.policy.duration_ms)
-            ending = replace(ending, error=late)
-        return self._settled(claim, journal, run, ending)
+        if isinstance(error, BindingUnavailable):
+            return self._answer("unbound", self._release(journal.claim), claim)
+        stopped = isinstance(error, (HandBack, asyncio.CancelledError)) or error is None
+        if stopped and ending.reason is Reason.DEADLINE:
+            policy = self._means.registry.get(claim.agent_id).policy
+            error = AgentPolicyError(policy_limit="duration", maximum=policy.duration_ms)
+        elif isinstance(error, HandBack) or (stopped and ending.reason is not None):
+            return self._answer("yielded", self._release(journal.claim), claim)
+        return self._settled(claim, journal, run, replace(ending, error=error))
 
     def _settled(self, claim: Claim, journal: RunJournal, run: RunLog, ending: Ending) -> AttemptAnswer:
         settling = Settling(
@@ -295,7 +298,8 @@ class Advance:
             transcript = journal.transcript
             self._means.transcripts.keep(claim.thread_id, transcript, journal.last_record_id)
         told = SettledView(submission_id=claim.submission_id, outcome=settlement.outcome)
-        return self._answer("settled", view, claim, settled=told, cleared=True)
+        self._cleared = True
+        return self._answer("settled", view, claim, settled=told)
 
     def _settle(self, settling: Settling, journal: RunJournal, ending: Ending) -> tuple[Settlement, ThreadView]:
         if ending.reason is Reason.ABORT:
@@ -321,7 +325,7 @@ class Advance:
             told.submission_id == claim.submission_id and told.disposition is Disposition.UNKNOWN
             for told in self._recovered.decisions
         )
-        return self._answer("unknown" if unknown else "yielded", view, claim, cleared=True)
+        return self._answer("unknown" if unknown else "yielded", view, claim)
 
     def _faulted(self, claim: Claim, error: CorruptRecord) -> AttemptAnswer:
         self._release(claim)
@@ -334,6 +338,7 @@ class Advance:
         failpoints.hit("release:before")
         view = self._store.release(claim, mark_through=self._request.applied_through, now=self._means.clock.now())
         failpoints.hit("release:after")
+        self._cleared = True
         return view
 
     def _view(self) -> ThreadView:
@@ -348,7 +353,6 @@ class Advance:
         settled: SettledView | None = None,
         submission_id: str | None = None,
         agent_id: str | None = None,
-        cleared: bool = False,
     ) -> AttemptAnswer:
         return AttemptAnswer(
             attempt_id=self._request.attempt_id,
@@ -358,6 +362,11 @@ class Advance:
             agent_id=claim.agent_id if claim else agent_id,
             recovered=self._recovered,
             view=view,
-            mark_cleared=self._request.applied_through if cleared else 0,
+            mark_cleared=self._request.applied_through if self._cleared else 0,
             registry=self._means.view,
         )
+
+
+def _is_an_ending(error: BaseException | None) -> TypeIs[Exception | Stop | asyncio.CancelledError | None]:
+    """Whatever else comes out of a drive (the process is told to exit) is not for the Attempt to judge."""
+    return error is None or isinstance(error, (Exception, Stop, asyncio.CancelledError))

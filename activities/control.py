@@ -37,6 +37,8 @@ class Control:
         with self._lock:
             self._wake = wake
             told = self._told
+            if wake is None:
+                self._patience_s = 0.0  # no loop, no silence
         if told and wake is not None:
             wake()
 

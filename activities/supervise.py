@@ -118,7 +118,12 @@ class Supervisor:
         self._timer = self._loop.call_later(delay_ms / 1_000, self._tick)
 
     def _tick(self) -> None:
-        now = self._clock.now()
+        try:
+            self._check(self._clock.now())
+        finally:
+            self._schedule()
+
+    def _check(self, now: int) -> None:
         if self._aborted():
             self._tell(Reason.ABORT)
         elif now >= self._attempt_ends_at:
@@ -127,7 +132,6 @@ class Supervisor:
             self._tell(Reason.DEADLINE)
         elif now >= self._renew_at:
             self._renew(now)
-        self._schedule()
 
     def _wake(self) -> None:
         self._loop.call_soon_threadsafe(self._look)

@@ -80,6 +80,13 @@ class CallGuard:
             return bounded(await self._timed(call, handler), self._bytes_max)
         except CONTROL:
             raise
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody cancelled this call: something inside the tool cancelled itself.
+            self.fatal = self.fatal or RuntimeError(f"tool call {tool_call_id} cancelled itself")
+            raise ToolFailed("Cancelled from within.") from None
         except Exception as error:
             self.fatal = self.fatal or error
             said = diagnose(error)

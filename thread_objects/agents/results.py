@@ -5,6 +5,7 @@ Rule guarded: a result that is too large costs a notice of its size and digest, 
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import JsonValue
@@ -35,10 +36,10 @@ def bounded(result: Any, maximum_bytes: int) -> Any:
     if isinstance(result, str) and len(result) * 4 <= maximum_bytes:
         return result
     if isinstance(result, ToolReturn):
-        result.return_value = bounded(result.return_value, maximum_bytes)
-        if result.content is not None and len(to_json(result.content, inf_nan_mode="strings")) > maximum_bytes:
-            result.content = _file_notices(result.content, maximum_bytes)
-        return result
+        content = result.content
+        if content is not None and len(to_json(content, inf_nan_mode="strings")) > maximum_bytes:
+            content = _file_notices(content, maximum_bytes)
+        return replace(result, return_value=bounded(result.return_value, maximum_bytes), content=content)
     if isinstance(result, BinaryContent):
         return result if len(result.data) * 4 <= maximum_bytes * 3 else _file_notice(result)
     printed = to_json(result, inf_nan_mode="strings")
