@@ -41,9 +41,6 @@ check: $(STAMP)  ## The fast loop: format, lint, types, import layers, unit test
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit
 
-bench: $(STAMP)  ## W1 to W5 beside plain Temporal; the last line holds the ratios
-	$(BIN)/python -m benchmarks.run
-
 format: $(STAMP)  ## Format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .

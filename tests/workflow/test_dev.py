@@ -16,9 +16,9 @@ FREE_PORTS = ("--port", "0", "--ui-port", "0")
 
 
 @contextmanager
-def dev(folder: Path, *extra: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str, str]]]:
+def dev(folder: Path, *extra: str, **env: str) -> Iterator[tuple["subprocess.Popen[str]", dict[str, str]]]:
     """`threads dev` in a folder, with the settings it tells for the other terminal."""
-    with running(["dev", *FREE_PORTS, *extra], cwd=folder) as process:
+    with running(["dev", *FREE_PORTS, *extra], cwd=folder, **env) as process:
         shown = eventually(folder / "stdout", "Ctrl-C drains", process)
         settings = dict(re.findall(r"export (THREADS_\w+)=(\S+)", shown))
         assert set(settings) == {"THREADS_ADDRESS", "THREADS_DATABASE_URL"}

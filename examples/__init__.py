@@ -1,0 +1,1 @@
+"""Agents to serve and to read: `threads dev --agents examples.payments:registry`."""
