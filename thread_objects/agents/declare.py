@@ -92,6 +92,7 @@ def _valid(part: ToolCallPart, tool: ToolsetTool[Any], context: Any) -> bool:
 def with_own_ids(response: ModelResponse, used: Collection[str], turn: int) -> ModelResponse:
     """The response with call ids that no other call of the Run has. Some models start from `call_0` every time."""
     seen = set(used)
+    given = {part.tool_call_id for part in response.tool_calls}
     changed = False
     parts = list(response.parts)
     for index, part in enumerate(parts):
@@ -100,6 +101,8 @@ def with_own_ids(response: ModelResponse, used: Collection[str], turn: int) -> M
         own = part.tool_call_id
         if not own or own in seen or len(own) > _CALL_ID_CHARS_MAX:
             own = f"{own[: _CALL_ID_CHARS_MAX - 40]}~{turn}.{index}"
+            while own in seen or own in given:
+                own += "~"
             parts[index] = replace(part, tool_call_id=own)
             changed = True
         seen.add(own)

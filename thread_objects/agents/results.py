@@ -96,7 +96,8 @@ def _file_notices(content: Any, maximum_bytes: int) -> Any:
 
 def encode_parts(parts: Sequence[ModelRequestPart]) -> list[dict[str, Any]]:
     """Parts as pydantic-ai's own JSON."""
-    dumped = ModelMessagesTypeAdapter.dump_python([ModelRequest(parts=list(parts))], mode="json")
+    # Through text: only there is everything sure to be plain JSON (a model's NaN is null, say).
+    dumped = from_json(ModelMessagesTypeAdapter.dump_json([ModelRequest(parts=list(parts))]))
     return [pruned(part) for part in dumped[0]["parts"]]
 
 
