@@ -30,6 +30,7 @@ from thread_objects.contract.ids import producer_id
 from thread_objects.contract.reports import MaintenancePassReport, RunningAttempt
 from thread_objects.contract.views import Fault, Registry
 from thread_objects.core.event import AttemptThread, Cancel, Command, Event, PassReport, RecoverThread, Survey
+from thread_objects.errors import StoreUnavailable, from_failure
 
 from .timer import now_ms
 
@@ -246,20 +247,20 @@ class PassRunner:
                         self._observe(answer.registry, now)
                         event.surveyed(answer.survey, now)
                     else:
-                        event.survey_failed(_told(failure), now)
+                        event.survey_failed(_told(failure), now, outage=_outage(failure))
                 case RecoverThread(thread_id=thread_id):
                     if failure is None:
                         self._keep_fault(thread_id, answer.recovered.fault)
                         self._owner.pump.see_view(answer.view)
                         event.recovered(thread_id, answer, now)
                     else:
-                        event.recovery_failed(thread_id, _told(failure), now)
+                        event.recovery_failed(thread_id, _told(failure), now, outage=_outage(failure))
                 case AttemptThread(thread_id=thread_id):
                     if failure is None:
                         self._answered(answer, thread_id)
                         event.attempt_ended(thread_id, answer, now)
                     else:
-                        event.attempt_failed(thread_id, _told(failure), now)
+                        event.attempt_failed(thread_id, _told(failure), now, outage=_outage(failure))
 
     def _answered(self, answer: AttemptAnswer, thread_id: str) -> None:
         if not workflow.unsafe.is_replaying():
@@ -281,6 +282,11 @@ class PassRunner:
             self.faults.pop(thread_id, None)
         elif thread_id in self.faults or len(self.faults) < limits.FAULTS_MAX:
             self.faults[thread_id] = fault
+
+
+def _outage(failure: BaseException) -> bool:
+    """The database was away: nobody's fault, so it must not park native work for an hour."""
+    return isinstance(from_failure(failure.__cause__), StoreUnavailable)
 
 
 def _told(failure: BaseException) -> str:

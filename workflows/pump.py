@@ -183,11 +183,11 @@ class Pump:
 
     def _mark_clearable(self) -> bool:
         # Only what a finished pass has certified may be forgotten: until then the mark is the work's only witness.
-        state = self._owner.maintenance.generation_view()
+        record = self._owner.maintenance.state.record
         return (
             self.unmark_through > 0
             and not self._owner.passes.active
-            and state.processed >= state.dirty
+            and record.processed >= record.dirty
             and (self.retry_at is None or self.retry_at <= now_ms())
         )
 
