@@ -65,8 +65,12 @@ class Turn:
 
     @property
     def unstarted(self) -> bool:
-        """Proof that no handler of the Turn can have started: an approval that dispatch waits for is not given."""
-        return any(c.held and c.decision is not Decision.APPROVED for c in self.calls.values())
+        """Proof that no handler of the Turn can have started: an approval that comes before dispatch is not given."""
+        return any(
+            call.decision is not Decision.APPROVED
+            and (call.requested is not None or (call.declared.approval and not call.declared.rejected))
+            for call in self.calls.values()
+        )
 
 
 @dataclass(slots=True)
@@ -216,6 +220,7 @@ def _fold_call(
         case records.ToolCallResolved():
             call.permit = payload.resolution in _PERMITS
         case records.ToolApprovalRequested():
-            call.requested = payload.arguments_digest
+            if payload.blocks_initial_dispatch:
+                call.requested = payload.arguments_digest
         case records.ToolApprovalDecided():
             call.decision, call.resolver, call.denial = payload.decision, payload.resolver, payload.reason

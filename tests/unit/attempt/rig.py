@@ -131,7 +131,7 @@ class Rig:
         self._count = 0
         self._crash: tuple[str, int] | None = None
         self._transcripts: Any = None
-        self.pace = Pace(abort_poll_ms=20, interrupt_grace_ms=300, tool_grace_ms=400)
+        self.pace = Pace(abort_poll_ms=20, tool_grace_ms=10_000)
         self.serve()
         monkeypatch.setattr(failpoints, "hit", self._hit)
 

@@ -133,6 +133,31 @@ def test_a_crash_around_the_suspension_keeps_the_question(rig: Rig, script: Scri
         assert effects.count("refund 5") == 1
 
 
+@pytest.mark.parametrize("failpoint", ["turn:after-response-append", "approval:before-suspend"])
+def test_an_uncertain_sibling_of_a_declared_approval_has_not_started(
+    rig: Rig, script: Script, effects: list[str], failpoint: str
+):
+    """A crash between the declaration and the request makes nothing unknown: the batch could not have begun."""
+    script.steps["mixed"] = [calls(("pay", "c0"), ("refund", "c1")), says("done")]
+    agent = desk(script, effects)
+
+    @agent.tool_plain
+    async def pay() -> str:
+        effects.append("pay")
+        return "paid"
+
+    rig.serve(bind(agent, id=AGENT, tools=TOOLS))
+    sid = rig.submit("mixed")
+    with rig.crashing(failpoint):
+        rig.attempt()
+    rig.settle()
+    assert rig.state(sid) is SubmissionState.SUSPENDED
+    rig.decide(sid, "c1", Decision.APPROVED)
+    assert rig.settle() == ["settled"]
+    assert sorted(effects) == ["pay", "refund 1"]
+    assert script.asked == 2
+
+
 def test_a_policy_that_answers_at_once_suspends_nothing(rig: Rig, script: Script):
     """APP-010: request and decision are one batch; the question shows exactly what was asked."""
     script.steps = {"two": [calls(("refund", "c0", {"amount": 1}), ("refund", "c1", {"amount": 2})), says("both")]}

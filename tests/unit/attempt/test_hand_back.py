@@ -92,6 +92,7 @@ def test_a_running_uncertain_tool_is_not_abandoned_for_a_yield(rig: Rig, script:
 
 def test_a_tool_that_outlasts_the_grace_becomes_unknown_honestly(rig: Rig, script: Script):
     """After the grace the work is handed back; nobody runs the call again."""
+    rig.pace = Pace(abort_poll_ms=20, tool_grace_ms=100)
     started = threading.Event()
     script.steps = {"go": [calls(("pay", "c0")), says("done")]}
     agent = scripted(script)
@@ -167,15 +168,18 @@ def test_a_superseded_attempt_writes_nothing_more(rig: Rig, script: Script):
 @pytest.mark.parametrize("lost", [OwnershipLost, FenceRejected])
 def test_a_renewal_that_fails_ends_the_attempt(rig: Rig, script: Script, monkeypatch, lost):
     """The model call is closed; nothing is written by who is no owner any more."""
-    closed = threading.Event()
+    asked, closed = threading.Event(), threading.Event()
 
     async def slow(_messages):
+        asked.set()
         try:
             await asyncio.sleep(60)
         finally:
             closed.set()
 
     def renew(claim, *, now):
+        if not asked.is_set():
+            return claim
         fields = {"submission_id": claim.submission_id, "actual_epoch": 9}
         if lost is FenceRejected:
             fields = {"thread_id": claim.thread_id, "actual": 9, "attempted": 1}
