@@ -4,7 +4,7 @@ Rule guarded: asked only for rows that are suspended or unknown, so that a lane 
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from thread_objects.contract.limits import OPEN_CALLS_MAX
 from thread_objects.contract.states import SubmissionState
@@ -28,7 +28,7 @@ _UNKNOWN = (
 )
 
 
-def waiting(tx: Transaction, object_id: str, thread_id: str | None = None) -> dict[str, Sequence[OpenCall]]:
+def waiting(tx: Transaction, object_id: str, thread_id: str | None = None) -> Mapping[str, Sequence[OpenCall]]:
     """Open calls by Thread, oldest first, at most `OPEN_CALLS_MAX` each; of one Thread where it is named."""
     one = "" if thread_id is None else " AND s.thread_id = :thread_id"
     found: defaultdict[str, list[OpenCall]] = defaultdict(list)

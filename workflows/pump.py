@@ -51,6 +51,7 @@ class Pump:
         self.next_mark = carried.next_mark
         self.applied_through = carried.applied_through
         self.unmark_through = carried.unmark_through
+        self._unmark_uncertified = carried.unmark_through > 0
         self.survey = carried.survey
         self.applied_total = carried.applied_total
 
@@ -173,23 +174,25 @@ class Pump:
     # --- marks -----------------------------------------------------------------------------------------------------
 
     def note_mark(self, mark: int, now: int) -> None:
-        """The sweep found a mark of ours. A mark we never recorded is a batch whose task was lost: real work."""
+        """The sweep found a mark of ours. A mark we never recorded is a batch whose task was lost: real work.
+
+        A mark that an earlier task recorded has served: what it stands for is owed by this state, which is durable.
+        """
         if mark > self.applied_through:
             mutation = self._owner.maintenance.prearm(now)
             self._owner.maintenance.release(mutation, now, progressed=(NATIVE,))
             self.applied_through = mark
             self.next_mark = max(self.next_mark, mark + 1)
+            self._unmark_uncertified = True
         self.unmark_through = max(self.unmark_through, mark)
 
     def _mark_clearable(self) -> bool:
-        # Only what a finished pass has certified may be forgotten: until then the mark is the work's only witness.
+        if self.unmark_through == 0 or not (self.retry_at is None or self.retry_at <= now_ms()):
+            return False
+        # A lost batch's mark is its work's only witness until a finished pass has certified.
         record = self._owner.maintenance.state.record
-        return (
-            self.unmark_through > 0
-            and not self._owner.passes.active
-            and record.processed >= record.dirty
-            and (self.retry_at is None or self.retry_at <= now_ms())
-        )
+        certified = not self._owner.passes.active and record.processed >= record.dirty
+        return certified or not self._unmark_uncertified
 
     async def _clear_mark(self) -> None:
         through = self.unmark_through
@@ -202,4 +205,4 @@ class Pump:
                 retry_policy=_QUICK_RETRIES,
             )
         if self.unmark_through == through:
-            self.unmark_through = 0
+            self.unmark_through, self._unmark_uncertified = 0, False
