@@ -116,12 +116,15 @@ class RunJournal:
         policy = self._seat.binding.policy
         if turn > policy.turns_max:
             raise AgentPolicyError(policy_limit="turns", maximum=policy.turns_max)
-        if self._log.deadline_at is not None and now >= self._log.deadline_at:
-            raise AgentPolicyError(policy_limit="duration", maximum=policy.duration_ms)
+        self._check_duration(now)
         if policy.tokens_max is not None:
             spent = sum((t.input_tokens or 0) + (t.output_tokens or 0) for t in self._log.turns)
             if spent >= policy.tokens_max:
                 raise AgentPolicyError(policy_limit="tokens", maximum=policy.tokens_max)
+
+    def _check_duration(self, now: int) -> None:
+        if self._log.deadline_at is not None and now >= self._log.deadline_at:
+            raise AgentPolicyError(policy_limit="duration", maximum=self._seat.binding.policy.duration_ms)
 
     # --- the response and its approvals ------------------------------------------------------------------------------
 
@@ -148,6 +151,7 @@ class RunJournal:
                     resolver=call.resolver,
                     reason=call.denial[:1_024],
                 )
+        self._check_duration(self._clock.now())
         failpoints.hit("tools:before-dispatch-fence")
 
     def _check_calls(self) -> None:

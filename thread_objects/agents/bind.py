@@ -10,7 +10,7 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import JsonValue, ValidationError
 from pydantic_ai import DeferredToolRequests
-from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.agent import AbstractAgent, WrapperAgent
 from pydantic_ai.durable_exec import BaseDurabilityCapability
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.output import PendingModelResponse, ToolOutput
@@ -195,8 +195,22 @@ def _check_agent(agent_id: str, agent: Any) -> None:
     )
     if durable:
         raise BindingError(agent_id=agent_id, reason=f"it is bound to another durable engine already ({durable[0]})")
+    if agent.event_stream_handler is not None:
+        raise BindingError(agent_id=agent_id, reason="its event stream handler would never be called")
+    if _limits_runs(agent):
+        raise BindingError(
+            agent_id=agent_id,
+            reason="max_concurrency counts the runs of one event loop and every Attempt has its own; "
+            "limit the worker's `attempts`, or the model",
+        )
     if agent.model is None and agent.root_capability.get_model() is None:
         raise BindingError(agent_id=agent_id, reason="it has no model")
+
+
+def _limits_runs(agent: AbstractAgent[Any, Any]) -> bool:
+    while isinstance(agent, WrapperAgent):
+        agent = agent.wrapped
+    return getattr(agent, "_concurrency_limiter", None) is not None
 
 
 def _own_model(agent_id: str, agent: AbstractAgent[Any, Any]) -> Model | None:

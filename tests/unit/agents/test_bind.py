@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, DeferredToolRequests, RunContext, Tool
+from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import CombinedToolset, ExternalToolset, FunctionToolset
@@ -27,6 +28,14 @@ def agent(**more: Any) -> Agent[Any, Any]:
 
 class Deps(BaseModel):
     """Dependencies."""
+
+
+class Watched(WrapperAgent[Any, Any]):
+    """An agent with a handler for streamed events."""
+
+    @property
+    def event_stream_handler(self) -> Any:
+        return lambda _ctx, _events: None
 
 
 @pytest.mark.parametrize(
@@ -54,6 +63,9 @@ class Deps(BaseModel):
             "decides on approval inside the call",
         ),
         (lambda: bind(agent(toolsets=[FunctionToolset([look])]), id="a"), "two of its tools are called 'look'"),
+        (lambda: bind(agent(max_concurrency=2), id="a"), "every Attempt has its own"),
+        (lambda: bind(WrapperAgent(agent(max_concurrency=2)), id="a"), "every Attempt has its own"),
+        (lambda: bind(Watched(agent()), id="a"), "never be called"),
         (lambda: bind(agent(deps_type=Deps), id="a"), "needs dependencies"),
         (lambda: bind(agent(deps_type=Deps), id="a", deps="deps"), "its deps are a str, it wants a Deps"),
         (lambda: bind(agent(deps_type=Deps), id="a", deps=Deps(), make_deps=lambda _r: Deps()), "both deps and make"),

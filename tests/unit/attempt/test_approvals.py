@@ -227,3 +227,14 @@ def test_a_tool_that_requires_approval_by_itself_is_asked_for(rig: Rig, script: 
     rig.decide(sid, "c1", Decision.APPROVED)
     assert rig.attempt().ended == "settled"
     assert sorted(effects) == ["look", "pay"]
+
+
+def test_an_approval_that_comes_after_the_runs_time_starts_nothing(rig: Rig, effects: list[str]):
+    """The duration counts suspension; an effect of a Run that has failed already would be the worst of both."""
+    sid = rig.submit("go")
+    rig.attempt()
+    rig.clock.at += 3_600_000
+    rig.decide(sid, "c1", Decision.APPROVED)
+    assert rig.settle() == ["settled"]
+    assert rig.settlement(sid)["policyLimit"] == "duration"
+    assert effects == []
