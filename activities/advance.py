@@ -16,7 +16,7 @@ from thread_objects.agents.binding import AgentBinding, RunRequest, Stop
 from thread_objects.agents.registry import Registry
 from thread_objects.agents.transcript import RunLog, Transcript
 from thread_objects.clock import Clock
-from thread_objects.contract import ids
+from thread_objects.contract import ids, limits
 from thread_objects.contract.activities import AttemptAnswer, AttemptRequest
 from thread_objects.contract.messages import Settlement
 from thread_objects.contract.records import RunStarted, UserInputRecorded
@@ -319,13 +319,22 @@ class Advance:
     def _calls_lost(self, claim: Claim, journal: RunJournal) -> AttemptAnswer:
         """Hand back, then let recovery find out what became of the calls: it asks the reconcilers first."""
         self._release(journal.claim)
-        self._recovered = self._recover()
-        view = self._view()
+        before, after = self._recovered, self._recover()
+        decisions = (*before.decisions, *after.decisions)[: limits.RECOVERY_OWNERS_MAX]
+        self._recovered = after.model_copy(
+            update={
+                "recovered": before.recovered + after.recovered,
+                "repaired": before.repaired or after.repaired,
+                "decisions": decisions,
+            }
+        )
+        if after.fault is not None:
+            return self._answer("faulted", self._view(), claim)
         unknown = any(
             told.submission_id == claim.submission_id and told.disposition is Disposition.UNKNOWN
-            for told in self._recovered.decisions
+            for told in after.decisions
         )
-        return self._answer("unknown" if unknown else "yielded", view, claim)
+        return self._answer("unknown" if unknown else "yielded", self._view(), claim)
 
     def _faulted(self, claim: Claim, error: CorruptRecord) -> AttemptAnswer:
         self._release(claim)

@@ -25,6 +25,7 @@ from thread_objects.agents.failures import diagnose
 from thread_objects.agents.policy import ToolPolicy
 from thread_objects.agents.results import bounded, from_settled
 from thread_objects.agents.transcript import Call, Turn
+from thread_objects.contract import limits
 from thread_objects.contract.states import CallKind, ToolClass
 from thread_objects.core.recovery.reconciled import idempotency_key
 
@@ -53,6 +54,7 @@ class CallGuard:
         self._policy_of = policy_of
         self._bytes_max = bytes_max
         self._turn: Turn | None = None
+        self._bytes_each = bytes_max
         self.returned: set[str] = set()
         """Calls whose handler has ended; their results are about to arrive."""
         self.lost: list[str] = []
@@ -64,6 +66,8 @@ class CallGuard:
         """Turn to the calls of this Turn."""
         self._turn = turn
         self.returned = set()
+        # The results of one Turn together have a bound as well.
+        self._bytes_each = min(self._bytes_max, limits.TURN_BYTES_MAX // max(1, len(turn.calls)))
 
     async def execute(self, tool_call_id: str, handler: Callable[[], Awaitable[Any]]) -> Any:
         """One call: serve its recorded result, or run its handler if that is permitted."""
@@ -77,7 +81,7 @@ class CallGuard:
         self._journal.start(self._turn.turn, tool_call_id)
         token = serving(self._identity(self._turn, call))
         try:
-            return bounded(await self._timed(call, handler), self._bytes_max)
+            return bounded(await self._timed(call, handler), self._bytes_each)
         except CONTROL:
             raise
         except asyncio.CancelledError:

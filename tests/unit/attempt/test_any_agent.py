@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, RunContext, Tool
+from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.capabilities import AbstractCapability, ModelFallback, ProcessHistory
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ImageUrl, ModelMessage, ModelResponse, SystemPromptPart, TextPart, ToolCallPart
@@ -324,3 +325,20 @@ def test_an_input_of_several_parts_is_a_prompt_of_several_parts(rig: Rig):
     assert seen[0][0] == "what is this?"
     assert isinstance(seen[0][1], ImageUrl)
     assert seen[1] == '{"order":7}'
+
+
+def test_a_wrapped_agent_is_an_agent(rig: Rig, script: Script):
+    """Whatever offers pydantic-ai's own loop."""
+    script.steps = {"go": [calls(("look", "c0")), says("done")]}
+    agent = scripted(script)
+
+    @agent.tool_plain
+    async def look() -> str:
+        return "seen"
+
+    rig.serve(bind(WrapperAgent(agent), id=AGENT, tools={"look": ToolClass.READONLY}))
+    sid = rig.submit("go")
+    with rig.crashing("turn:after-response-append"):
+        rig.attempt()
+    rig.settle()
+    assert rig.settlement(sid)["result"] == "done"

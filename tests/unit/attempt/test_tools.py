@@ -22,7 +22,7 @@ from thread_objects.agents import (
     bind,
     current_call,
 )
-from thread_objects.contract.limits import TOOL_RESULT_BYTES_MAX
+from thread_objects.contract.limits import TOOL_RESULT_BYTES_MAX, TURN_BYTES_MAX
 from thread_objects.contract.states import SubmissionState, ToolClass
 
 
@@ -206,6 +206,24 @@ def test_a_result_that_is_too_large_is_kept_as_an_excerpt(rig: Rig, script: Scri
     assert kept["head"] and kept["tail"]
     assert len(str(settled)) < TOOL_RESULT_BYTES_MAX
     assert returned(script) == {"c0": kept}
+    assert rig.settlement(sid)["result"] == "done"
+
+
+def test_the_results_of_one_turn_have_a_bound_together(rig: Rig, script: Script):
+    """Forty results of 200 KB are more than a Turn may hold: each keeps its share."""
+    script.steps = {"go": [calls(*(("big", f"c{n}") for n in range(40))), says("done")]}
+    agent = scripted(script)
+
+    @agent.tool_plain
+    async def big() -> str:
+        return "x" * 200_000
+
+    rig.serve(bind(agent, id=AGENT, tools={"big": ToolClass.READONLY}))
+    sid = rig.submit("go")
+    assert rig.attempt().ended == "settled"
+    kept = rig.payloads(sid, "ToolCallSettled")
+    assert len(kept) == 40
+    assert sum(len(str(payload)) for payload in kept) < TURN_BYTES_MAX
     assert rig.settlement(sid)["result"] == "done"
 
 
