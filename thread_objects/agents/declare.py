@@ -10,7 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from pydantic import JsonValue, ValidationError
+from pydantic_ai import RunContext
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.run import AgentRun
 from pydantic_ai.toolsets import ToolsetTool
 
 from thread_objects.agents.policy import ToolPolicy
@@ -26,12 +29,29 @@ def declare(
     tools: Mapping[str, ToolsetTool[Any]],
     policy_of: Callable[[str], ToolPolicy],
     needs_approval: Collection[str],
-    validation_context: Any = None,
+    judge: RunContext[Any] | None,
 ) -> tuple[DeclaredCall, ...]:
-    """Declare the tool calls of a response, in its order. Output tools are declared with kind `output`."""
+    """Declare the tool calls of a response, in its order. Output tools are declared with kind `output`.
+
+    `judge`: the context to validate arguments in; None when hooks may repair them, so that nothing is rejected.
+    """
     return tuple(
-        _declare(part, tools.get(part.tool_name), policy_of(part.tool_name), needs_approval, validation_context)
+        _declare(part, tools.get(part.tool_name), policy_of(part.tool_name), needs_approval, judge)
         for part in response.tool_calls
+    )
+
+
+def repairs_arguments(run: AgentRun[Any, Any]) -> bool:
+    """Whether a capability of the run takes part in validation, and may let a call run that the schema refuses."""
+    found: list[bool] = []
+    run.ctx.deps.root_capability.apply(lambda leaf: found.append(_takes_part(type(leaf))))
+    return any(found)
+
+
+def _takes_part(kind: type[Any]) -> bool:
+    return any(
+        getattr(kind, hook) is not getattr(AbstractCapability, hook)
+        for hook in ("before_tool_validate", "wrap_tool_validate", "on_tool_validate_error")
     )
 
 
@@ -40,7 +60,7 @@ def _declare(
     tool: ToolsetTool[Any] | None,
     policy: ToolPolicy,
     needs_approval: Collection[str],
-    validation_context: Any,
+    judge: RunContext[Any] | None,
 ) -> DeclaredCall:
     arguments = _arguments(part)
     if tool is not None and tool.tool_def.kind == "output":
@@ -56,7 +76,8 @@ def _declare(
         tool_class=tool_class,
         call_kind=kind,
         approval=approval,
-        rejected=kind is not CallKind.OUTPUT and (tool is None or not _valid(part, tool, validation_context)),
+        rejected=kind is not CallKind.OUTPUT
+        and (tool is None or (judge is not None and not _valid(part, tool, judge.validation_context))),
     )
 
 

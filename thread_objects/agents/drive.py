@@ -5,6 +5,7 @@ Run is taken up where its log ends: before its first request, at a request, or i
 recorded results.
 """
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
@@ -26,7 +27,7 @@ from thread_objects.agents.batch import Arrivals
 from thread_objects.agents.binding import Completed, Journal, Response, Result, RunRequest
 from thread_objects.agents.capability import ThreadCapability, request_settings
 from thread_objects.agents.counters import counted, counters_after
-from thread_objects.agents.declare import declare
+from thread_objects.agents.declare import declare, repairs_arguments
 from thread_objects.agents.guard import CallGuard
 from thread_objects.agents.history import FOLLOW_UP, History, messages_of
 from thread_objects.agents.prompts import Prompt
@@ -153,11 +154,13 @@ class Drive:
             calls = tuple(call.declared for call in self._log.last.calls.values())
         else:
             self._turn += 1
+            manager = run.ctx.deps.tool_manager
             calls = declare(
                 response,
-                run.ctx.deps.tool_manager.tools or {},
+                manager.tools or {},
                 self._binding.tool,
                 self._capability.needs_approval,
+                judge=None if repairs_arguments(run) else manager.ctx,
             )
             self._held = self._response(run, response, calls)
         self._last = response
@@ -172,13 +175,13 @@ class Drive:
     async def _batch(self, run: Run, node: Any) -> Any:
         turn = self._log.turns[self._turn - 1]
         self._guard.open(turn)
-        arrivals = Arrivals(turn.turn, turn.calls, self._guard, self._journal)
+        arrivals = self._arrivals()
         try:
             async with node.stream(run.ctx) as events:
                 async for event in events:
                     if isinstance(event, FunctionToolResultEvent) and isinstance(event.part, ToolReturnPart):
                         arrivals.take(event.part, event.content)
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             arrivals.flush()
             raise
         following = await run.next(node)
@@ -190,19 +193,14 @@ class Drive:
         ends = Agent.is_end_node(following)
         parts = _answering(run) if ends else list(following.request.parts)
         if ends and self._guard.fatal is None and not self._guard.lost:
-            if arrivals is None and self._held is not None:
-                held = {call.tool_call_id: Call(call) for call in self._held.calls}
-                arrivals = Arrivals(self._turn, held, self._guard, self._journal)
-            if arrivals is not None:
-                self._results = tuple(arrivals.rest(parts))
+            self._results = tuple((arrivals or self._arrivals()).rest(parts))
             return
         if self._held is not None and not self._held.calls:
             # A response without calls that does not end the Run is answered by a request that only this node made.
             self._held.state.update(counted(run))
             self._held.state[FOLLOW_UP] = encode_parts(parts)  # type: ignore[assignment]
         await self._commit_held()
-        turn = self._log.turns[self._turn - 1]
-        rest = (arrivals or Arrivals(turn.turn, turn.calls, self._guard, self._journal)).rest(parts)
+        rest = (arrivals or self._arrivals()).rest(parts)
         if rest:
             await self._journal.settle_last(self._turn, rest)
         if self._guard.fatal is not None:
@@ -211,6 +209,13 @@ class Drive:
             self._journal.lost(self._turn, self._guard.lost)
         if not ends:
             following.request.parts = self._expected = self._recorded(parts)
+
+    def _arrivals(self) -> Arrivals:
+        """The calls of the Turn in progress, committed or still held."""
+        if self._held is not None:
+            held = {call.tool_call_id: Call(call) for call in self._held.calls}
+            return Arrivals(self._turn, held, self._guard, self._journal)
+        return Arrivals(self._turn, self._log.turns[self._turn - 1].calls, self._guard, self._journal)
 
     def _recorded(self, parts: list[ModelRequestPart]) -> list[ModelRequestPart]:
         """The parts as the log holds them where they were recorded by an earlier Attempt."""

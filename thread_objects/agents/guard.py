@@ -76,6 +76,9 @@ class CallGuard:
             return await handler()  # a call inside a call: part of the outer one's effect
         if call.settled is not None:
             return _recorded(call)
+        if call.declared.rejected:
+            # Declared as never running, so nobody was asked whether it may.
+            raise ToolFailed("Not executed: the arguments were refused.")
         if self.fatal is not None:
             raise ToolFailed("Not executed: another call of this batch failed.")
         self._journal.start(self._turn.turn, tool_call_id)

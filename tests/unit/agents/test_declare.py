@@ -1,16 +1,18 @@
 """A call's only declaration: its arguments, class, kind, and whether it can run at all."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import AfterValidator, ValidationInfo
 from pydantic_ai import Agent
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.test import TestModel
 
 from thread_objects.agents import ToolPolicy, bind
-from thread_objects.agents.declare import declare, with_own_ids
+from thread_objects.agents.declare import declare, repairs_arguments, with_own_ids
 from thread_objects.contract.records import DeclaredCall
 from thread_objects.contract.states import ToolClass
 from thread_objects.core.digests import of_value
@@ -21,20 +23,18 @@ def pay(amount: int, to: str = "shop") -> str:
     return f"{amount} {to}"
 
 
-async def tools() -> dict[str, Any]:
-    """The tool as pydantic-ai lists it."""
-    agent = Agent(TestModel(), tools=[pay])
-    async with agent.iter("x") as run:
+async def declared(
+    args: Any, *, name: str = "pay", agent: Agent[Any, Any] | None = None, **policy: Any
+) -> DeclaredCall:
+    """The declaration of one call, in the middle of a run."""
+    response = ModelResponse(parts=[ToolCallPart(name, args, tool_call_id="c")])
+    async with (agent or Agent(TestModel(), tools=[pay])).iter("x") as run:
         node = run.next_node
         while not Agent.is_call_tools_node(node):
             node = await run.next(node)
-        return dict(run.ctx.deps.tool_manager.tools or {})
-
-
-async def declared(args: Any, *, name: str = "pay", **policy: Any) -> DeclaredCall:
-    """The declaration of one call."""
-    response = ModelResponse(parts=[ToolCallPart(name, args, tool_call_id="c")])
-    (call,) = declare(response, await tools(), lambda _name: ToolPolicy(**policy), ())
+        manager = run.ctx.deps.tool_manager
+        judge = None if repairs_arguments(run) else manager.ctx
+        (call,) = declare(response, manager.tools or {}, lambda _name: ToolPolicy(**policy), (), judge)
     return call
 
 
@@ -75,6 +75,41 @@ async def test_class_approval_and_kind_come_from_the_policy():
     """They are recorded, so that a later deploy reads them from the log."""
     call = await declared({"amount": 1}, tool_class=ToolClass.IDEMPOTENT, approval=True, durable=True)
     assert (call.tool_class, call.approval, call.call_kind) == ("idempotent", True, "durable")
+
+
+class Repairs(AbstractCapability[Any]):
+    """Lets any arguments through as five."""
+
+    id = "repairs"
+
+    async def on_tool_validate_error(self, ctx, *, call, tool_def, args, error):
+        return {"amount": 5}
+
+
+async def test_arguments_that_a_hook_may_repair_are_not_rejected():
+    """A call that may run after all has to be asked about, and may be lost."""
+    agent = Agent(TestModel(), tools=[pay], capabilities=[Repairs()])
+    assert (await declared({"amount": "five"}, agent=agent)).rejected is False
+    assert (await declared({}, name="paay", agent=agent)).rejected is True
+
+
+def even(value: int, info: ValidationInfo) -> int:
+    """Valid in a context that says so only."""
+    if (info.context or {}).get("strict") is not False:
+        raise ValueError("not here")
+    return value
+
+
+async def test_arguments_are_judged_in_the_agents_own_context():
+    """What counts is whether pydantic-ai would let the call run."""
+
+    def pay_even(amount: Annotated[int, AfterValidator(even)]) -> str:
+        return str(amount)
+
+    lenient = Agent(TestModel(call_tools=[]), tools=[pay_even], validation_context={"strict": False})
+    strict = Agent(TestModel(call_tools=[]), tools=[pay_even])
+    assert (await declared({"amount": 2}, name="pay_even", agent=lenient)).rejected is False
+    assert (await declared({"amount": 2}, name="pay_even", agent=strict)).rejected is True
 
 
 ids = st.lists(st.sampled_from(["call_0", "call_1", "", "x" * 300, "call_0~2.0"]), max_size=6)

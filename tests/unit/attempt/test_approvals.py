@@ -1,6 +1,9 @@
 """Approvals are decided by us, before any handler of the batch, and bound to the exact arguments."""
 
+from typing import Any
+
 import pytest
+from pydantic_ai.capabilities import AbstractCapability
 
 from tests.unit.attempt.rig import AGENT, PRINCIPAL, Rig, Script, calls, says, scripted
 from thread_objects.agents import ApprovalAnswer, ApprovalQuestion, ToolPolicy, bind
@@ -238,3 +241,32 @@ def test_an_approval_that_comes_after_the_runs_time_starts_nothing(rig: Rig, eff
     assert rig.settle() == ["settled"]
     assert rig.settlement(sid)["policyLimit"] == "duration"
     assert effects == []
+
+
+class Repairs(AbstractCapability[Any]):
+    """Lets any arguments through as one."""
+
+    id = "repairs"
+
+    async def on_tool_validate_error(self, ctx, *, call, tool_def, args, error):
+        return {"amount": 1}
+
+
+def test_a_call_whose_arguments_are_repaired_is_asked_about_all_the_same(rig: Rig, script: Script):
+    """No way around an approval leads through broken arguments."""
+    script.steps = {"go": [calls(("refund", "c0", {"amount": "many"})), says("done")]}
+    effects: list[str] = []
+    agent = scripted(script, capabilities=[Repairs()])
+
+    @agent.tool_plain
+    async def refund(amount: int) -> str:
+        effects.append(f"refund {amount}")
+        return "refunded"
+
+    rig.serve(bind(agent, id=AGENT, tools={"refund": ToolPolicy(approval=True)}))
+    sid = rig.submit("go")
+    assert rig.attempt().ended == "suspended"
+    assert effects == []
+    rig.decide(sid, "c0", Decision.APPROVED)
+    assert rig.attempt().ended == "settled"
+    assert effects == ["refund 1"]

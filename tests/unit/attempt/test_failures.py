@@ -260,6 +260,23 @@ def test_output_retries_are_not_refilled_by_a_crash(rig: Rig, script: Script):
     assert script.asked == 2
 
 
+def test_an_output_call_whose_result_was_lost_is_judged_again(rig: Rig, script: Script):
+    """Between the response and the answer to it: judged again, recorded, and told as what it was."""
+    script.steps = {
+        "go": [calls(("final_result", "c0", {"n": "many"})), calls(("final_result", "c1", {"n": 7}))],
+        "on": [calls(("final_result", "c0", {"n": 8}))],
+    }
+    rig.serve(bind(scripted(script, output_type=Answer), id=AGENT))
+    sid = rig.submit("go")
+    rig.submit("on")
+    with rig.crashing("turn:after-response-append"):
+        rig.attempt()
+    assert rig.settle() == ["settled", "settled"]
+    assert rig.settlement(sid)["result"] == {"n": 7}
+    assert [p["toolCallId"] for p in rig.payloads(sid, "ToolCallSettled")] == ["c0", "c1"]
+    assert "Not executed" not in str(script.seen[-1])
+
+
 class Unspeakable:
     """No JSON."""
 
