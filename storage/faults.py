@@ -32,7 +32,7 @@ def read(tx: Transaction, thread_id: str) -> Fault | None:
 
 def record(tx: Transaction, thread_id: str, failure: RecoveryFailure, *, now: int) -> Fault:
     """Store or update the fault."""
-    lanes.locked(tx, thread_id)
+    lane = lanes.locked(tx, thread_id)
     try:
         before = read(tx, thread_id)
     except CorruptRecord:
@@ -41,10 +41,11 @@ def record(tx: Transaction, thread_id: str, failure: RecoveryFailure, *, now: in
     names = _COLUMNS.split(", ")
     changes = ", ".join(f"{name} = :{name}" for name in names[1:])
     tx.run(
-        f"INSERT INTO faults ({_COLUMNS}) VALUES ({', '.join(':' + name for name in names)})"
+        f"INSERT INTO faults (object_id, {_COLUMNS}) VALUES (:object_id, {', '.join(':' + name for name in names)})"
         f" ON CONFLICT (thread_id) DO UPDATE SET {changes}",
         {
             **fault.model_dump(),
+            "object_id": lane.object_id,
             "causes": canonical(list(fault.causes)),
             "causes_truncated": int(fault.causes_truncated),
         },

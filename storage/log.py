@@ -31,6 +31,7 @@ from .engine import Params, Row, Transaction, listed
 _KEY_BYTES_MAX = 2_400
 """An index entry of PostgreSQL holds at most 2 704 bytes; a Thread id and a record id are one entry."""
 
+_SEQUENCE_MAX = 2**63 - 1
 _INSERT = (
     "INSERT INTO records (thread_id, sequence, record_id, batch_id, kind, schema_version, created_at, deployment_id,"
     " submission_id, digest, body) VALUES (:thread_id, :sequence, :record_id, :batch_id, :kind, :schema_version,"
@@ -245,7 +246,7 @@ def page(tx: Transaction, thread_id: str, *, after: int, limit: int) -> list[Log
         raise InvalidInput(what="page", limit="records", actual=limit, maximum=READ_PAGE_RECORDS_MAX)
     rows = tx.all(
         f"{_SELECT} WHERE thread_id = :thread_id AND sequence > :after ORDER BY sequence LIMIT :limit",
-        {"thread_id": thread_id, "after": after, "limit": limit},
+        {"thread_id": thread_id, "after": min(after, _SEQUENCE_MAX), "limit": limit},
     )
     return [_decoded(row) for row in rows]
 

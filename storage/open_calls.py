@@ -1,6 +1,7 @@
 """Calls that wait for somebody, as control views show them: undecided approvals and Unknown Outcomes.
 
-Rule guarded: asked only for rows that are suspended or unknown, so that a lane without any pays nothing.
+Rule guarded: asked only for rows that are suspended or unknown, so that a lane without any pays nothing; and found by
+the index of open rows, so that a lane's settled past costs nothing either.
 """
 
 from collections import defaultdict
@@ -11,18 +12,19 @@ from thread_objects.contract.states import SubmissionState
 from thread_objects.contract.views import OpenCall
 
 from .engine import Transaction
+from .submissions import OPEN
 
 WAITING_STATES = (SubmissionState.SUSPENDED, SubmissionState.UNKNOWN)
 
 _APPROVALS = (
     "SELECT s.thread_id, s.submission_id, a.tool_call_id, a.tool_name, 'approval', a.requested_at"
     " FROM submissions s JOIN approvals a ON a.submission_id = s.submission_id"
-    " WHERE s.object_id = :object_id AND s.state = 'suspended' AND a.decision IS NULL"
+    f" WHERE s.object_id = :object_id AND s.{OPEN} AND s.state = 'suspended' AND a.decision IS NULL"
 )
 _UNKNOWN = (
     "SELECT s.thread_id, s.submission_id, u.tool_call_id, u.tool_name, 'unknown', u.marked_at"
     " FROM submissions s JOIN unknown_calls u ON u.submission_id = s.submission_id"
-    " WHERE s.object_id = :object_id AND s.state = 'unknown' AND u.closed_at IS NULL AND NOT EXISTS"
+    f" WHERE s.object_id = :object_id AND s.{OPEN} AND s.state = 'unknown' AND u.closed_at IS NULL AND NOT EXISTS"
     " (SELECT 1 FROM unknown_resolutions r WHERE r.submission_id = u.submission_id"
     " AND r.tool_call_id = u.tool_call_id AND r.kind <> 'abort-submission')"
 )

@@ -22,6 +22,7 @@ T = TypeVar("T")
 Connection = psycopg.Connection[Row]
 
 _RUNS_MAX = 8
+_VIOLATIONS_MAX = 3
 _RETRY_BASE_SECONDS = 0.005
 _STATEMENT_TIMEOUT_MS = 60_000
 _CONNECT_TIMEOUT_SECONDS = 5
@@ -89,19 +90,19 @@ class PostgresDatabase:
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Run a unit at READ COMMITTED: its first statement locks the Threads it changes."""
-        careful = False
+        violations = 0
         for run in range(_RUNS_MAX):
             try:
-                return self._run("BEGIN", work, careful=careful)
+                return self._run("BEGIN", work, careful=violations > 0)
             except errors.UniqueViolation as error:
-                refused: Exception = error
-                careful = True
-            except (errors.SerializationFailure, errors.DeadlockDetected) as error:
-                refused = error
+                # Also a careful run may meet a row that came after it looked; but not for ever.
+                violations += 1
+                if violations > _VIOLATIONS_MAX:
+                    raise LedgerError("a unique constraint refused the write", operation="write") from error
+            except (errors.SerializationFailure, errors.DeadlockDetected):
+                pass
             time.sleep(_RETRY_BASE_SECONDS * 2**run * random.random())  # noqa: S311 - spreads contenders
-        if isinstance(refused, errors.UniqueViolation):
-            raise LedgerError("a unique constraint refused the write", operation="write") from refused
-        raise StoreUnavailable(reason="contention") from refused
+        raise StoreUnavailable(reason="contention")
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run a unit on one snapshot."""
@@ -184,6 +185,8 @@ def translated() -> Iterator[None]:
         yield
     except (errors.SerializationFailure, errors.DeadlockDetected, errors.UniqueViolation):
         raise
+    except psycopg.IntegrityError as error:
+        raise LedgerError("a constraint refused the write", operation="write") from error
     except (psycopg.OperationalError, psycopg.InterfaceError, errors.UndefinedTable) as error:
         # Class and code only: a server's message may carry values.
         raise StoreUnavailable(reason=f"{type(error).__name__} {error.sqlstate or ''}".strip()) from error

@@ -148,13 +148,11 @@ def translated() -> Iterator[None]:
     """The driver's failures as typed errors."""
     try:
         yield
-    except Duplicate as error:
-        raise LedgerError("a unique constraint refused the write", operation="write") from error
+    except (Duplicate, sqlite3.IntegrityError) as error:
+        raise LedgerError("a constraint refused the write", operation="write") from error
     except sqlite3.OperationalError as error:
         if "decode to UTF-8" in str(error):
             raise CorruptRecord(thread_id="", decoder="utf-8") from error
         raise StoreUnavailable(reason=str(error).partition(":")[0]) from error
     except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.IntegrityError):
-            raise
         raise StoreUnavailable(reason=str(error)) from error

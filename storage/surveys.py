@@ -60,11 +60,7 @@ def survey(tx: Transaction, object_id: str) -> Survey:
     threads = threads[:SURVEY_THREADS_MAX]
     heads = [(thread, head.lowest) for thread in threads if (head := views.head_group(groups[thread])) is not None]
     identities = _identities(tx, heads)
-    faults = tx.all(
-        "SELECT f.thread_id, f.retry_at FROM faults f JOIN threads t ON t.thread_id = f.thread_id"
-        " WHERE t.object_id = :object_id",
-        {"object_id": object_id},
-    )
+    faults = tx.all("SELECT thread_id, retry_at FROM faults WHERE object_id = :object_id", {"object_id": object_id})
     retries: dict[str, int] = dict(row[:2] for row in faults)
     calls = open_calls.waiting(tx, object_id) if any(_somebody_waits(groups[thread]) for thread in threads) else {}
     return Survey(

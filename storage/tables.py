@@ -235,9 +235,11 @@ class FaultRow(SQLModel, table=True):
     __table_args__: ClassVar[Any] = (
         CheckConstraint("attempts >= 1", name="faults_attempts"),
         CheckConstraint("causes_truncated IN (0, 1)", name="faults_causes_truncated"),
+        Index("faults_object", "object_id"),
     )
 
     thread_id: str = _id(ForeignKey("threads.thread_id"), primary_key=True)
+    object_id: str = _id()
     phase: str = _text()
     reason: str = _text()
     error_tag: str = _text()

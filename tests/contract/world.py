@@ -1,5 +1,6 @@
 """A store under test, with short ways to say who does what when. Nothing here decides anything."""
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +50,7 @@ class World:
     now: int = 1_000_000
     arrivals: int = 0
     marks: dict[str, int] = field(default_factory=dict)
+    name: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
 
     # --- mutations --------------------------------------------------------------------------------------
 
@@ -63,7 +65,7 @@ class World:
         self.marks[object_id] = self.marks.get(object_id, 0) + 1
         return ApplyRequest(
             object_id=object_id,
-            batch_id=batch_id or f"batch-{self.arrivals}-{self.marks[object_id]}",
+            batch_id=batch_id or f"batch-{self.name}-{self.arrivals}",
             mark=self.marks[object_id],
             applied_through=applied_through,
             items=tuple(items),

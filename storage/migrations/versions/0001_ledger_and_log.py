@@ -201,6 +201,7 @@ def upgrade() -> None:
     op.create_table(
         "faults",
         _id("thread_id", sa.ForeignKey("threads.thread_id")),
+        _id("object_id"),
         _text("phase"),
         _text("reason"),
         _text("error_tag"),
@@ -217,6 +218,7 @@ def upgrade() -> None:
         sa.CheckConstraint("attempts >= 1", name="faults_attempts"),
         sa.CheckConstraint("causes_truncated IN (0, 1)", name="faults_causes_truncated"),
     )
+    op.create_index("faults_object", "faults", ["object_id"])
 
     op.create_table(
         "deployments",
