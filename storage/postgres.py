@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 
 from thread_objects.errors import LedgerError, StoreUnavailable
 
@@ -26,18 +27,21 @@ _VIOLATIONS_MAX = 3
 _RETRY_BASE_SECONDS = 0.005
 _STATEMENT_TIMEOUT_MS = 60_000
 _CONNECT_TIMEOUT_SECONDS = 5
+_OPTIONS = (
+    f"-c lock_timeout={LOCK_WAIT_MS} -c statement_timeout={_STATEMENT_TIMEOUT_MS}"
+    f" -c idle_in_transaction_session_timeout={_STATEMENT_TIMEOUT_MS}"
+)
 _SIZE_KEPT_SECONDS = 10.0
 
 
 def connect(url: str) -> Connection:
-    """A connection with bounded waits."""
-    return psycopg.connect(
-        url,
-        autocommit=True,
-        connect_timeout=_CONNECT_TIMEOUT_SECONDS,
-        options=f"-c lock_timeout={LOCK_WAIT_MS} -c statement_timeout={_STATEMENT_TIMEOUT_MS}"
-        f" -c idle_in_transaction_session_timeout={_STATEMENT_TIMEOUT_MS}",
-    )
+    """A connection with bounded waits. What the URL says comes after ours, so it wins."""
+    options = conninfo_to_dict(url).get("options") or ""
+    return psycopg.connect(url, autocommit=True, options=f"{_OPTIONS} {options}", **_connect_timeout(url))
+
+
+def _connect_timeout(url: str) -> dict[str, Any]:
+    return {} if "connect_timeout" in conninfo_to_dict(url) else {"connect_timeout": _CONNECT_TIMEOUT_SECONDS}
 
 
 class PostgresTransaction:

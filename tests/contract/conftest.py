@@ -12,18 +12,22 @@ from tests.postgres_server import PostgresServer
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+def postgres() -> Iterator[PostgresServer]:
     """The PostgreSQL server of the session; it ends with it, also after a failure."""
-    with PostgresServer(tmp_path_factory.mktemp("postgres") / "server") as server:
+    with PostgresServer() as server:
         yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A database that nobody has opened yet."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'threads.db'}"
-    return request.getfixturevalue("postgres").url()
+        yield f"sqlite:///{tmp_path / 'threads.db'}"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    url = server.url()
+    yield url
+    server.drop(url)
 
 
 @pytest.fixture

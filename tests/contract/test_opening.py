@@ -4,6 +4,7 @@ import signal
 import threading
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic import op
 from alembic.autogenerate import compare_metadata
@@ -197,9 +198,9 @@ def test_file_that_is_no_database_is_unavailable(tmp_path: Path):
     assert path.read_text().startswith("this is a letter")
 
 
-def test_server_restart_is_survived(tmp_path: Path):
+def test_server_restart_is_survived():
     """Connections die with the server; calls meanwhile are refused typed, later ones succeed by themselves."""
-    with PostgresServer(tmp_path / "server") as server:
+    with PostgresServer() as server:
         url = server.url()
         store = open_store(url, limits=StoreLimits())
         world = World(store, url)
@@ -217,3 +218,29 @@ def test_server_restart_is_survived(tmp_path: Path):
         assert reader.find(THREAD, "pat", "k2") is not None
         store.close()
         reader.close()
+
+
+def test_options_of_a_postgres_url_are_kept(postgres: PostgresServer):
+    """A schema, or a bound of one's own, in the URL stands beside our bounds."""
+    url = postgres.url()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA mine")
+    store = open_store(f"{url}?options=-c%20search_path%3Dmine%20-c%20lock_timeout%3D123", limits=StoreLimits())
+    assert World(store, "").submit("k1").queue_sequence == 1
+    shown = store._database.read(
+        lambda tx: [tx.one(f"SHOW {name}", {}) for name in ("lock_timeout", "statement_timeout")]
+    )
+    assert shown == [("123ms",), ("1min",)]
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT count(*) FROM mine.threads").fetchone() == (1,)
+    store.close()
+    postgres.drop(url)
+
+
+def test_wrong_password_is_told_without_the_password(postgres: PostgresServer):
+    """A refused connection is unavailable, and no error shows the URL."""
+    url = postgres.url().replace("postgres@", "postgres:secret-word@").replace("/t", "/missing-t")
+    for opening in (lambda: open_store(url, limits=StoreLimits()), lambda: open_reader(url)):
+        with pytest.raises(StoreUnavailable) as refused:
+            opening()
+        assert "secret-word" not in str(refused.value)
