@@ -19,12 +19,10 @@ from thread_objects.clock import Clock
 from thread_objects.contract import ids, limits
 from thread_objects.contract.activities import AttemptAnswer, AttemptRequest
 from thread_objects.contract.messages import Settlement
-from thread_objects.contract.records import RunStarted, UserInputRecorded
 from thread_objects.contract.states import Disposition
 from thread_objects.contract.views import Recovered, SettledView, ThreadView
 from thread_objects.contract.views import Registry as RegistryView
-from thread_objects.core.evidence import evidence_of
-from thread_objects.core.recovery import Permit, approval_batches, resolution_batches, resumption
+from thread_objects.core.recovery import Permit
 from thread_objects.errors import (
     AgentPolicyError,
     BindingUnavailable,
@@ -35,19 +33,17 @@ from thread_objects.errors import (
     StoreUnavailable,
     ThreadError,
 )
-from thread_objects.ports import AbortIntent, Claim, ClaimRequest, RecoveryFailure, Store
+from thread_objects.ports import Claim, ClaimRequest, RecoveryFailure, Store
 
+from .commits import Commits
 from .control import Control
 from .endings import CallsLost, HandBack, Suspended
 from .event_loop import run_on_own_loop
 from .run_journal import RunJournal, Seat, Standing
 from .settling import Settling
 from .supervise import Ending, Pace, Reason, Supervisor
+from .taking_up import is_new_thread, new_transcript, read_run, take_up
 from .transcripts import Transcripts
-
-THREAD_AND_INPUT = 3
-"""Records of a Thread whose first input was just made canonical: created, input, run started."""
-
 
 Ended = Literal["settled", "suspended", "unknown", "yielded", "idle", "unbound", "faulted"]
 
@@ -87,6 +83,17 @@ class Means:
         return self.view.key
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A claim and everything that works under it. `claim` is as it was given; `commits.claim` moves on."""
+
+    claim: Claim
+    binding: AgentBinding
+    run: RunLog
+    commits: Commits
+    journal: RunJournal
+
+
 class Advance:
     """One Attempt."""
 
@@ -98,6 +105,7 @@ class Advance:
         self._permits: set[Permit] = set()
         self._recovered = Recovered(thread_id=request.thread_id)
         self._started_now = False
+        self._began_at = 0
         self._cleared = False
         """The object's mark went with the last transaction."""
 
@@ -149,6 +157,7 @@ class Advance:
             return self._means.registry.run_duration_ms(agent_id)
 
         failpoints.hit("claim:before")
+        self._began_at = self._means.clock.now()
         claim = self._store.begin(
             ClaimRequest(
                 thread_id=request.thread_id,
@@ -158,111 +167,75 @@ class Advance:
             ),
             run_duration_ms=duration_ms,
             deployment_id=self._means.deployment_id,
-            now=self._means.clock.now(),
+            now=self._began_at,
         )
         failpoints.hit("claim:after")
         return claim
 
     def _advance(self, claim: Claim) -> AttemptAnswer:
+        means, request = self._means, self._request
         try:
-            binding = self._means.registry.get(claim.agent_id)
+            binding = means.registry.get(claim.agent_id)
         except BindingUnavailable:
             return self._answer("unbound", self._release(claim), claim)
         try:
-            transcript, run = self._transcript(claim, binding)
+            transcript, run = self._read(claim, binding)
         except CorruptRecord as error:
             return self._faulted(claim, error)
+        commits = Commits(self._store, means.clock, claim, transcript, deployment_id=means.deployment_id)
+        standing: Standing | None = Standing()
+        if not self._started_now and claim.abort is None:
+            standing = take_up(self._store, commits, run, self._permits)
+            if standing is None:
+                return self._answer("yielded", self._release(commits.claim), claim)
         seat = Seat(
             store=self._store,
-            clock=self._means.clock,
             binding=binding,
-            claim=claim,
-            transcript=transcript,
             run=run,
-            deployment_id=self._means.deployment_id,
-            mark_through=self._request.applied_through,
-            yield_at=self._request.yield_at,
+            mark_through=request.applied_through,
+            yield_at=request.yield_at,
             fresh=self._started_now,
-            standing=Standing(turns=len(run.turns)),
-            sleep=self._means.sleep,
+            standing=standing or Standing(turns=len(run.turns)),
+            sleep=means.sleep,
         )
-        journal = RunJournal(seat)
+        work = Work(claim, binding, run, commits, RunJournal(seat, commits))
         if claim.abort is not None:
-            return self._settled(claim, journal, run, Ending(Reason.ABORT, abort=claim.abort))
-        if not self._started_now and not self._take_up(seat, journal):
-            return self._answer("yielded", self._release(journal.claim), claim)
+            return self._settled(work, Ending(Reason.ABORT, abort=claim.abort))
+        return self._end(work, run_on_own_loop(self._drive(work)))
+
+    def _read(self, claim: Claim, binding: AgentBinding) -> tuple[Transcript, RunLog]:
+        if not is_new_thread(claim, started_now=self._started_now):
+            return read_run(self._means.transcripts, self._store, claim)
+        # The hot path reads nothing.
+        deadline_at = self._began_at + binding.policy.duration_ms
+        transcript = new_transcript(claim, started_at=self._began_at, deadline_at=deadline_at)
+        return transcript, transcript.runs[ids.run_id(claim.submission_id)]
+
+    async def _drive(self, work: Work) -> Ending:
+        supervisor = Supervisor(
+            work.journal,
+            work.commits,
+            work.run,
+            self._control,
+            self._store,
+            self._means.pace,
+            attempt_deadline_at=self._request.deadline_at,
+        )
+        claim = work.claim
         request = RunRequest(
             thread_id=claim.thread_id,
             submission_id=claim.submission_id,
             principal=claim.principal,
-            attempt=f"{run.run_id}@{claim.epoch}",
-            transcript=transcript,
-            run=run,
+            attempt=f"{work.run.run_id}@{claim.epoch}",
+            transcript=work.commits.transcript,
+            run=work.run,
         )
-        ending = run_on_own_loop(self._drive(binding, request, journal))
-        return self._end(claim, journal, run, ending)
-
-    def _transcript(self, claim: Claim, binding: AgentBinding) -> tuple[Transcript, RunLog]:
-        if self._started_now and claim.tail.sequence == THREAD_AND_INPUT:
-            # A new Thread: all it holds is known. The hot path reads nothing.
-            transcript = Transcript()
-            run_id = ids.run_id(claim.submission_id)
-            transcript.apply(UserInputRecorded(submission_id=claim.submission_id, run_id=run_id, input=claim.input))
-            now = self._means.clock.now()
-            transcript.apply(RunStarted(run_id=run_id, started_at=now, deadline_at=now + binding.policy.duration_ms))
-            transcript.through = claim.tail.sequence
-        else:
-            transcript = self._means.transcripts.read(self._store, claim.thread_id)
-        run = transcript.run_of(claim.submission_id)
-        if run is None:
-            raise CorruptRecord(thread_id=claim.thread_id, sequence=None, decoder="input-missing")
-        return transcript, run
-
-    def _take_up(self, seat: Seat, journal: RunJournal) -> bool:
-        """Take up a Run that others began. False: an open call may not be passed, and nobody has answered for it."""
-        claim = seat.claim
-        snapshot = self._store.snapshot(claim.submission_id)
-        if snapshot is None:
-            raise OwnershipLost(submission_id=claim.submission_id, actual_epoch=claim.epoch)
-        now = self._means.clock.now()
-        evidence = evidence_of(snapshot, self._store.run_records(claim.submission_id))
-        found = resumption(snapshot, evidence, self._permits, claim.epoch)
-        if found.blocked:
-            return False
-        unstarted = frozenset(turn.turn for turn in seat.run.turns if turn.unstarted)
-        seat.standing = replace(
-            seat.standing,
-            permitted=frozenset((call.turn, call.call_id) for call in found.permitted),
-            unstarted=unstarted,
-        )
-        for batch in approval_batches(snapshot, evidence, now, deployment_id=seat.deployment_id):
-            failpoints.hit("approval:before-decision-append")
-            journal.commit(batch)
-            failpoints.hit("approval:after-decision-append")
-        for batch in resolution_batches(snapshot, evidence, now, deployment_id=seat.deployment_id):
-            failpoints.hit("resolve:before-append")
-            journal.commit(batch)
-            failpoints.hit("resolve:after-append")
-        return True
-
-    async def _drive(self, binding: AgentBinding, request: RunRequest, journal: RunJournal) -> Ending:
-        supervisor = Supervisor(
-            journal,
-            self._control,
-            self._store,
-            self._means.clock,
-            self._means.pace,
-            run_deadline_at=request.run.deadline_at,
-            attempt_deadline_at=self._request.deadline_at,
-        )
-        return await supervisor.watch(binding.run(request, journal))
+        return await supervisor.watch(work.binding.run(request, work.journal))
 
     # --- after the drive ---------------------------------------------------------------------------------------------
 
-    def _end(  # noqa: PLR0911 - one per ending
-        self, claim: Claim, journal: RunJournal, run: RunLog, ending: Ending
-    ) -> AttemptAnswer:
-        error = ending.error
+    def _end(self, work: Work, ending: Ending) -> AttemptAnswer:  # noqa: PLR0911 - one per ending
+        claim, error = work.claim, ending.error
         if isinstance(error, (OwnershipLost, FenceRejected, StoreUnavailable)) or not _is_an_ending(error):
             raise error
         if ending.reason is Reason.LOST:
@@ -271,40 +244,33 @@ class Advance:
             self._cleared = True
             return self._answer("suspended", error.view, claim)
         if ending.reason is Reason.ABORT or ending.completed is not None:
-            return self._settled(claim, journal, run, ending)
+            return self._settled(work, ending)
         if isinstance(error, CallsLost):
-            return self._calls_lost(claim, journal)
+            return self._calls_lost(work)
         if isinstance(error, BindingUnavailable):
-            return self._answer("unbound", self._release(journal.claim), claim)
+            return self._answer("unbound", self._release(work.commits.claim), claim)
         stopped = isinstance(error, (HandBack, asyncio.CancelledError)) or error is None
         if stopped and ending.reason is Reason.DEADLINE:
-            policy = self._means.registry.get(claim.agent_id).policy
-            error = AgentPolicyError(policy_limit="duration", maximum=policy.duration_ms)
+            error = AgentPolicyError(policy_limit="duration", maximum=work.binding.policy.duration_ms)
         elif isinstance(error, HandBack) or (stopped and ending.reason is not None):
-            return self._answer("yielded", self._release(journal.claim), claim)
-        return self._settled(claim, journal, run, replace(ending, error=error))
+            return self._answer("yielded", self._release(work.commits.claim), claim)
+        return self._settled(work, replace(ending, error=error))
 
-    def _settled(self, claim: Claim, journal: RunJournal, run: RunLog, ending: Ending) -> AttemptAnswer:
-        settling = Settling(
-            self._store,
-            self._means.clock,
-            journal,
-            run,
-            deployment_id=self._means.deployment_id,
-            mark_through=self._request.applied_through,
-        )
-        settlement, view = self._settle(settling, journal, ending)
-        if journal.whole:
-            transcript = journal.transcript
-            self._means.transcripts.keep(claim.thread_id, transcript, journal.last_record_id)
-        told = SettledView(submission_id=claim.submission_id, outcome=settlement.outcome)
+    def _settled(self, work: Work, ending: Ending) -> AttemptAnswer:
+        settlement, view = self._settle(work, ending)
+        commits = work.commits
+        if commits.whole:
+            self._means.transcripts.keep(work.claim.thread_id, commits.transcript, commits.last_record_id)
         self._cleared = True
-        return self._answer("settled", view, claim, settled=told)
+        told = SettledView(submission_id=work.claim.submission_id, outcome=settlement.outcome)
+        return self._answer("settled", view, work.claim, settled=told)
 
-    def _settle(self, settling: Settling, journal: RunJournal, ending: Ending) -> tuple[Settlement, ThreadView]:
-        if ending.reason is Reason.ABORT:
-            intent = ending.abort or AbortIntent(author="unknown", reason="", requested_at=0)
-            journal.request_abort(intent)
+    def _settle(self, work: Work, ending: Ending) -> tuple[Settlement, ThreadView]:
+        settling = Settling(
+            self._store, work.commits, work.journal, work.run, mark_through=self._request.applied_through
+        )
+        if ending.reason is Reason.ABORT and ending.abort is not None:
+            work.commits.request_abort(work.run, ending.abort)
             return settling.aborted()
         if ending.completed is None:
             return settling.failed(ending.error or RuntimeError("the run ended without an outcome"))
@@ -316,9 +282,10 @@ class Advance:
             # What the store cannot hold (an output past its bounds) is the Run's failure, and said as such.
             return settling.failed(error)
 
-    def _calls_lost(self, claim: Claim, journal: RunJournal) -> AttemptAnswer:
+    def _calls_lost(self, work: Work) -> AttemptAnswer:
         """Hand back, then let recovery find out what became of the calls: it asks the reconcilers first."""
-        self._release(journal.claim)
+        claim = work.claim
+        self._release(work.commits.claim)
         before, after = self._recovered, self._recover()
         decisions = (*before.decisions, *after.decisions)[: limits.RECOVERY_OWNERS_MAX]
         self._recovered = after.model_copy(

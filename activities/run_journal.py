@@ -7,29 +7,24 @@ approvals are given; a call that an earlier Attempt may have started runs only w
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import JsonValue
 
 from thread_objects import failpoints
 from thread_objects.agents.binding import AgentBinding, Response, Result
 from thread_objects.agents.policy import ApprovalAnswer, ApprovalQuestion
-from thread_objects.agents.transcript import Call, RunLog, Transcript, Turn
-from thread_objects.clock import Clock
-from thread_objects.contract.records import Batch
+from thread_objects.agents.transcript import Call, RunLog, Turn
 from thread_objects.contract.states import CallKind, Decision, ToolClass
-from thread_objects.core.batches import abort_requested
 from thread_objects.core.evidence import evidence_of
 from thread_objects.core.recovery import approval_batches
 from thread_objects.errors import AgentApprovalDenied, AgentPolicyError, StoreUnavailable
-from thread_objects.ports import AbortIntent, Claim, Store, Tail
+from thread_objects.ports import Store
 
+from .commits import Commits
 from .endings import CallsLost, HandBack, Suspended
 from .turn_batches import TurnBatches
 
-COMMIT_PATIENCE_S = 15.0
-"""How long a fact that must not be lost waits for a store that is away."""
-COMMIT_PAUSE_S = 0.1
-COMMIT_PAUSE_MAX_S = 2.0
 IDLE_PATIENCE_S = 60.0
 """How long a loop may be blocked while no tool runs."""
 TOOL_PATIENCE_S = 10.0
@@ -47,70 +42,52 @@ class Standing:
 
 @dataclass(slots=True)
 class Seat:
-    """Everything of an Attempt that its journal needs."""
+    """What a journal needs to know of its Attempt. `fresh`: the Run began with this claim."""
 
     store: Store
-    clock: Clock
     binding: AgentBinding
-    claim: Claim
-    transcript: Transcript
     run: RunLog
-    deployment_id: str
     mark_through: int
     yield_at: int
     fresh: bool
     standing: Standing = field(default_factory=Standing)
-    sleep: Callable[[float], "asyncio.Future[None] | object"] = asyncio.sleep
+    sleep: Callable[[float], Any] = asyncio.sleep
 
 
 class RunJournal:
     """The Attempt as its binding sees it. Used on one thread only: the one with the Attempt's event loop."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: Seat, commits: Commits) -> None:
         self._seat = seat
         self._store = seat.store
-        self._clock = seat.clock
         self._log = seat.run
-        self.claim = seat.claim
-        self.batches = TurnBatches(seat.claim.submission_id, seat.deployment_id)
-        self.whole = True
-        """False once somebody else's records came between ours: the transcript then misses them."""
-        self.last_record_id = ""
+        self._commits = commits
+        self._batches = TurnBatches(commits.claim.submission_id, commits.deployment_id)
+        self._superseded = commits.claim.superseded_epoch
+        self._first = True
         self.stopping = False
         """The work is wanted back at the next Turn boundary."""
-        self.asking_model = False
-        self._first = True
         self.running: dict[str, Call] = {}
         self.started: set[tuple[int, str]] = set()
-
-    @property
-    def transcript(self) -> Transcript:
-        """The Thread's records, with what this claim appended."""
-        return self._seat.transcript
 
     # --- Turn boundaries -----------------------------------------------------------------------------------------
 
     def asking(self, turn: int) -> None:
         """A Turn boundary: yield, or be within policy and go on."""
-        now = self._clock.now()
+        now = self._commits.now()
         if self.stopping or now >= self._seat.yield_at:
             raise HandBack
         self._check_policy(turn, now)
-        superseded, first = self._seat.claim.superseded_epoch, self._first
-        self._first = False
-        if superseded is not None and first and not self._seat.fresh:
+        first, self._first = self._first, False
+        if first and self._superseded is not None and not self._seat.fresh:
             failpoints.hit("turn:before-interrupted-append")
-            self.commit(self.batches.interrupted(superseded, self.claim.attempt_id, now))
+            attempt_id = self._commits.claim.attempt_id
+            self._commits.append(self._batches.interrupted(self._superseded, attempt_id, now))
             failpoints.hit("turn:after-interrupted-append")
-        self.asking_model = True
-
-    def answered(self) -> None:
-        """The model is done."""
-        self.asking_model = False
 
     async def pause(self, delay_ms: int) -> None:
         """Wait before the model is asked again."""
-        await self._seat.sleep(delay_ms / 1_000)  # type: ignore[misc]  # asyncio.sleep, or what a test gives
+        await self._seat.sleep(delay_ms / 1_000)
 
     def _check_policy(self, turn: int, now: int) -> None:
         policy = self._seat.binding.policy
@@ -131,7 +108,7 @@ class RunJournal:
     async def respond(self, response: Response) -> None:
         """Commit a response."""
         failpoints.hit("turn:before-response-append")
-        await self._commit_patiently(self.batches.response(response, self._clock.now()))
+        await self._commits.patiently(self._batches.response(response, self._commits.now()))
         failpoints.hit("turn:after-response-append")
 
     async def approve(self, turn: int) -> None:
@@ -151,7 +128,7 @@ class RunJournal:
                     resolver=call.resolver,
                     reason=call.denial[:1_024],
                 )
-        self._check_duration(self._clock.now())
+        self._check_duration(self._commits.now())
         failpoints.hit("tools:before-dispatch-fence")
 
     def _check_calls(self) -> None:
@@ -164,26 +141,26 @@ class RunJournal:
 
     async def _ask(self, turn: Turn, call: Call) -> None:
         answer = await self._policy_answer(turn, call) if call.requested is None else None
-        now = self._clock.now()
+        now = self._commits.now()
         if answer is not None:
             failpoints.hit("approval:before-answer")
-            await self._commit_patiently(self.batches.approval(turn.turn, call.declared, answer, now))
+            await self._commits.patiently(self._batches.approval(turn.turn, call.declared, answer, now))
             failpoints.hit("approval:after-answer")
             return
-        request = self.batches.approval(turn.turn, call.declared, None, now) if call.requested is None else None
+        request = self._batches.approval(turn.turn, call.declared, None, now) if call.requested is None else None
         failpoints.hit("approval:before-suspend")
         waits, view, tail = self._store.suspend(
-            self.claim, request, [call.declared.tool_call_id], mark_through=self._seat.mark_through, now=now
+            self._commits.claim, request, [call.declared.tool_call_id], mark_through=self._seat.mark_through, now=now
         )
         failpoints.hit("approval:after-suspend")
         if waits:
             raise Suspended(view)
         if request is not None:
-            self._took(tail, request)
+            self._commits.took(tail, request)
         self.apply_decisions()
 
     async def _policy_answer(self, turn: Turn, call: Call) -> ApprovalAnswer | None:
-        claim, declared = self.claim, call.declared
+        claim, declared = self._commits.claim, call.declared
         return await self._seat.binding.answer(
             ApprovalQuestion(
                 thread_id=claim.thread_id,
@@ -200,13 +177,16 @@ class RunJournal:
 
     def apply_decisions(self) -> None:
         """Make stored decisions canonical."""
-        snapshot = self._store.snapshot(self.claim.submission_id)
+        sid = self._commits.claim.submission_id
+        snapshot = self._store.snapshot(sid)
         if snapshot is None:
             return
-        evidence = evidence_of(snapshot, self._store.run_records(self.claim.submission_id))
-        for batch in approval_batches(snapshot, evidence, self._clock.now(), deployment_id=self._seat.deployment_id):
+        evidence = evidence_of(snapshot, self._store.run_records(sid))
+        for batch in approval_batches(
+            snapshot, evidence, self._commits.now(), deployment_id=self._commits.deployment_id
+        ):
             failpoints.hit("approval:before-decision-append")
-            self.commit(batch)
+            self._commits.append(batch)
             failpoints.hit("approval:after-decision-append")
 
     # --- calls -------------------------------------------------------------------------------------------------------
@@ -243,9 +223,9 @@ class RunJournal:
     def settle(self, turn: int, results: Sequence[Result]) -> bool:
         """Commit results while siblings still run."""
         try:
-            for batch in self.batches.results(turn, results, self._clock.now(), last=False):
+            for batch in self._batches.results(turn, results, self._commits.now(), last=False):
                 failpoints.hit("turn:before-call-results-append")
-                self.commit(batch)
+                self._commits.append(batch)
                 failpoints.hit("turn:after-call-results-append")
         except StoreUnavailable:
             return False
@@ -253,15 +233,15 @@ class RunJournal:
 
     async def settle_last(self, turn: int, results: Sequence[Result]) -> None:
         """Commit the Turn's remaining results."""
-        for batch in self.batches.results(turn, results, self._clock.now(), last=True):
+        for batch in self._batches.results(turn, results, self._commits.now(), last=True):
             failpoints.hit("turn:before-results-append")
-            await self._commit_patiently(batch)
+            await self._commits.patiently(batch)
             failpoints.hit("turn:after-results-append")
 
     async def step(self, tool_call_id: str, name: str, output: JsonValue) -> None:
         """Commit a Step's output."""
         failpoints.hit("step:before-step-append")
-        await self._commit_patiently(self.batches.step(tool_call_id, name, output, self._clock.now()))
+        await self._commits.patiently(self._batches.step(tool_call_id, name, output, self._commits.now()))
         failpoints.hit("step:after-step-append")
 
     def lost(self, turn: int, tool_call_ids: Sequence[str]) -> None:
@@ -283,62 +263,6 @@ class RunJournal:
         """How long the loop may be blocked by what runs on it now."""
         bounds = [self._seat.binding.tool(c.declared.tool_name).timeout_ms / 1_000 for c in self.running.values()]
         return max(bounds) + TOOL_PATIENCE_S if bounds else IDLE_PATIENCE_S
-
-    # --- commits -----------------------------------------------------------------------------------------------------
-
-    def commit(self, batch: Batch) -> None:
-        """Append under the claim, and fold what was appended."""
-        self._took(self._store.append(self.claim, batch, now=self._clock.now()), batch)
-
-    async def _commit_patiently(self, batch: Batch) -> None:
-        """Append, waiting for a store that is away: what is committed here cannot be had again."""
-        pause = COMMIT_PAUSE_S
-        waited = 0.0
-        while True:
-            try:
-                self.commit(batch)
-            except StoreUnavailable:
-                if waited >= COMMIT_PATIENCE_S:
-                    raise
-                await asyncio.sleep(pause)
-                waited += pause
-                pause = min(COMMIT_PAUSE_MAX_S, pause * 2)
-            else:
-                return
-
-    def request_abort(self, intent: AbortIntent) -> None:
-        """Make the abort canonical, before anything is interrupted for it."""
-        if self._log.abort:
-            return
-        failpoints.hit("abort:before-canonical-append")
-        self.commit(
-            abort_requested(
-                self.claim.submission_id,
-                intent.author,
-                intent.reason,
-                deployment_id=self._seat.deployment_id,
-                now=self._clock.now(),
-            )
-        )
-        failpoints.hit("abort:after-canonical-append")
-
-    def renew(self) -> None:
-        """Extend the lease."""
-        renewed = self._store.renew(self.claim, now=self._clock.now())
-        self.claim = renewed.at(self.claim.tail)
-
-    def _took(self, tail: Tail, batch: Batch) -> None:
-        self.claim = self.claim.at(tail)
-        self.fold(batch, tail.sequence)
-
-    def fold(self, batch: Batch, through: int | None = None) -> None:
-        """Fold in a batch that is committed. `through`: where the log ends now, if that is known."""
-        transcript = self._seat.transcript
-        for record in batch.records:
-            transcript.apply(record.payload)
-        transcript.through += len(batch.records)
-        self.last_record_id = batch.records[-1].record_id
-        self.whole = self.whole and (through is None or through == transcript.through)
 
     def _turn(self, number: int) -> Turn:
         turn = self._log.turn(number)

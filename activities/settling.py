@@ -11,7 +11,6 @@ from thread_objects import failpoints
 from thread_objects.agents.binding import Completed
 from thread_objects.agents.failures import diagnose
 from thread_objects.agents.transcript import RunLog
-from thread_objects.clock import Clock
 from thread_objects.contract import ids
 from thread_objects.contract.messages import Settlement, UsageSummary
 from thread_objects.contract.records import Batch, SubmissionSettled
@@ -23,7 +22,9 @@ from thread_objects.core.recovery import OpenCall, unknown_batches
 from thread_objects.errors import AgentPolicyError, ThreadError
 from thread_objects.ports import Store
 
+from .commits import Commits
 from .run_journal import RunJournal
+from .turn_batches import TurnBatches
 
 CALL_LEFT = "the run ended while the call was running"
 CALL_ABORTED = "the run was aborted while the call was running"
@@ -32,49 +33,47 @@ CALL_ABORTED = "the run was aborted while the call was running"
 class Settling:
     """Settles one claim's Submission."""
 
-    def __init__(
-        self, store: Store, clock: Clock, journal: RunJournal, run: RunLog, *, deployment_id: str, mark_through: int
-    ) -> None:
+    def __init__(self, store: Store, commits: Commits, journal: RunJournal, run: RunLog, *, mark_through: int) -> None:
         self._store = store
-        self._clock = clock
+        self._commits = commits
         self._journal = journal
         self._run = run
-        self._deployment_id = deployment_id
         self._mark_through = mark_through
 
     def completed(self, completed: Completed) -> tuple[Settlement, ThreadView]:
         """The Run has an output."""
-        now = self._clock.now()
-        batches = [] if self._run.completed is not None else list(self._journal.batches.completion(completed, now))
+        now = self._commits.now()
+        made = TurnBatches(self._commits.claim.submission_id, self._commits.deployment_id)
+        batches = [] if self._run.completed is not None else list(made.completion(completed, now))
         for batch in batches:
-            self._journal.fold(batch)  # before its commit, so that the sums cover it
+            self._commits.fold(batch)  # before its commit, so that the sums cover it
         try:
             return self._finish(batches, self._settled(Outcome.COMPLETED, result=completed.output), now)
         except ThreadError:
-            self._journal.whole = False
+            self._commits.whole = False
             raise
 
     def failed(self, error: BaseException) -> tuple[Settlement, ThreadView]:
         """The Run cannot go on."""
-        now = self._clock.now()
+        now = self._commits.now()
         limit = error.policy_limit if isinstance(error, AgentPolicyError) else None
         settled = self._settled(Outcome.FAILED, diagnostic=diagnose(error), policy_limit=limit)
         return self._finish(self._left_open(CALL_LEFT, now), settled, now)
 
     def aborted(self) -> tuple[Settlement, ThreadView]:
         """An abort was asked for and is canonical."""
-        now = self._clock.now()
+        now = self._commits.now()
         return self._finish(self._left_open(CALL_ABORTED, now), self._settled(Outcome.ABORTED), now)
 
     def _finish(self, batches: Sequence[Batch], settled: SubmissionSettled, now: int) -> tuple[Settlement, ThreadView]:
         failpoints.hit("terminalize:before-canonical-append")
-        told, view = self._store.finish(self._journal.claim, batches, settled, mark_through=self._mark_through, now=now)
+        told, view = self._store.finish(self._commits.claim, batches, settled, mark_through=self._mark_through, now=now)
         failpoints.hit("terminalize:after-canonical-append")
-        self._journal.fold(settlement(settled, deployment_id=self._deployment_id, now=now))
+        self._commits.fold(settlement(settled, deployment_id=self._commits.deployment_id, now=now))
         return told, view
 
     def _settled(self, outcome: Outcome, **facts: Any) -> SubmissionSettled:
-        claim = self._journal.claim
+        claim = self._commits.claim
         return SubmissionSettled(
             submission_id=claim.submission_id,
             settlement_id=ids.settlement_id(claim.submission_id),
@@ -111,7 +110,7 @@ class Settling:
         ]
         if not suspects:
             return []
-        sid = self._journal.claim.submission_id
+        sid = self._commits.claim.submission_id
         snapshot = self._store.snapshot(sid)
         if snapshot is None:
             return []
@@ -119,7 +118,7 @@ class Settling:
         open_calls: list[tuple[OpenCall, str]] = [
             (call, reason) for call in evidence.ordinary_open_calls() if (call.turn, call.call_id) in suspects
         ]
-        batches = list(unknown_batches(snapshot, open_calls, now, deployment_id=self._deployment_id))
+        batches = list(unknown_batches(snapshot, open_calls, now, deployment_id=self._commits.deployment_id))
         for batch in batches:
-            self._journal.fold(batch)
+            self._commits.fold(batch)
         return batches

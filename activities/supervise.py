@@ -11,11 +11,12 @@ from enum import Enum, auto
 from typing import Any
 
 from thread_objects.agents.binding import Completed
-from thread_objects.clock import Clock
+from thread_objects.agents.transcript import RunLog
 from thread_objects.contract import limits
 from thread_objects.errors import FenceRejected, OwnershipLost, StoreUnavailable
 from thread_objects.ports import AbortIntent, Store
 
+from .commits import Commits
 from .control import Control
 from .run_journal import RunJournal
 
@@ -64,22 +65,23 @@ class Supervisor:
     def __init__(
         self,
         journal: RunJournal,
+        commits: Commits,
+        run: RunLog,
         control: Control,
         store: Store,
-        clock: Clock,
         pace: Pace,
         *,
-        run_deadline_at: int | None,
         attempt_deadline_at: int,
     ) -> None:
         self._journal = journal
+        self._commits = commits
+        self._run = run
         self._control = control
         self._store = store
-        self._clock = clock
         self._pace = pace
-        self._run_deadline_at = run_deadline_at
+        self._run_deadline_at = run.deadline_at
         self._attempt_ends_at = attempt_deadline_at - pace.margin_ms
-        self._renew_at = clock.now() + pace.renewal_ms
+        self._renew_at = commits.now() + pace.renewal_ms
         self._loop = asyncio.get_running_loop()
         self._told: asyncio.Future[Reason] = self._loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
@@ -111,7 +113,7 @@ class Supervisor:
     # --- looking ---------------------------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
-        now = self._clock.now()
+        now = self._commits.now()
         self._control.alive(self._journal.patience_s() + self._pace.abort_poll_ms / 1_000)
         ahead = [at - now for at in (self._run_deadline_at, self._attempt_ends_at) if at is not None and at > now]
         delay_ms = min([self._pace.abort_poll_ms, *ahead])
@@ -119,7 +121,7 @@ class Supervisor:
 
     def _tick(self) -> None:
         try:
-            self._check(self._clock.now())
+            self._check(self._commits.now())
         finally:
             self._schedule()
 
@@ -143,14 +145,14 @@ class Supervisor:
     def _aborted(self) -> bool:
         if self._abort is None:
             try:
-                self._abort = self._store.abort_intent(self._journal.claim.submission_id)
+                self._abort = self._store.abort_intent(self._commits.claim.submission_id)
             except StoreUnavailable:
                 return False  # the next look will tell
         return self._abort is not None
 
     def _renew(self, now: int) -> None:
         try:
-            self._journal.renew()
+            self._commits.renew()
         except (OwnershipLost, FenceRejected):
             self._tell(Reason.LOST)
         except StoreUnavailable:
@@ -170,7 +172,7 @@ class Supervisor:
             reason = await self._let_finish(task, reason)
         if reason is Reason.ABORT and self._abort is not None and not task.done():
             try:
-                self._journal.request_abort(self._abort)
+                self._commits.request_abort(self._run, self._abort)
             except (OwnershipLost, FenceRejected):
                 reason = Reason.LOST
         if not task.done():

@@ -75,9 +75,6 @@ class Journal(Protocol):
     def asking(self, turn: int) -> None:
         """The model is about to be asked: a Turn boundary. Policy, abort and yield are looked at here."""
 
-    def answered(self) -> None:
-        """The model answered, or failed for good."""
-
     async def pause(self, delay_ms: int) -> None:
         """Wait before the model is asked again."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import JsonValue, ValidationError
 from pydantic_ai import RunContext
-from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.capabilities import AbstractCapability, Instrumentation
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.run import AgentRun
 from pydantic_ai.toolsets import ToolsetTool
@@ -49,7 +49,7 @@ def repairs_arguments(run: AgentRun[Any, Any]) -> bool:
 
 
 def _takes_part(kind: type[Any]) -> bool:
-    return any(
+    return kind is not Instrumentation and any(
         getattr(kind, hook) is not getattr(AbstractCapability, hook)
         for hook in ("before_tool_validate", "wrap_tool_validate", "on_tool_validate_error")
     )

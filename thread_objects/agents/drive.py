@@ -142,10 +142,7 @@ class Drive:
         self._capability.asked = 0
         self._capability.turn = self._turn + 1
         self._capability.used_ids = self._log.call_ids()
-        try:
-            return await run.next(node)
-        finally:
-            self._journal.answered()
+        return await run.next(node)
 
     async def _act(self, run: Run, node: Any) -> Any:
         """One response: commit what it declares, then let pydantic-ai run the batch."""

@@ -90,6 +90,9 @@ async def test_arguments_that_a_hook_may_repair_are_not_rejected():
     """A call that may run after all has to be asked about, and may be lost."""
     agent = Agent(TestModel(), tools=[pay], capabilities=[Repairs()])
     assert (await declared({"amount": "five"}, agent=agent)).rejected is False
+    traced = Agent(TestModel(), tools=[pay])
+    traced.instrument = True
+    assert (await declared({"amount": "five"}, agent=traced)).rejected is True
     assert (await declared({}, name="paay", agent=agent)).rejected is True
 
 

@@ -12,7 +12,7 @@ from tests.unit.attempt.rig import AGENT, Rig, Script, calls, says, scripted
 from thread_objects.agents import ApprovalAnswer, ToolPolicy, bind, current_call
 from thread_objects.contract.states import Decision, ResolutionKind, SubmissionState, ToolClass
 
-SOURCES = ("advance.py", "run_journal.py", "settling.py")
+SOURCES = ("advance.py", "commits.py", "run_journal.py", "settling.py", "taking_up.py")
 ACTIVITIES = Path(__file__).parents[3] / "activities"
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from activities import run_journal
+from activities import commits
 from tests.unit.attempt.rig import AGENT, Rig, Script, calls, says, scripted
 from thread_objects.agents import bind
 from thread_objects.contract.states import SubmissionState, ToolClass
@@ -43,8 +43,8 @@ class Flaky:
 @pytest.fixture
 def ran(rig: Rig, script: Script, monkeypatch) -> list[str]:
     """An agent that pays, and how often it did. Waiting for the store takes no time."""
-    monkeypatch.setattr(run_journal, "COMMIT_PAUSE_S", 0.001)
-    monkeypatch.setattr(run_journal, "COMMIT_PATIENCE_S", 0.02)
+    monkeypatch.setattr(commits, "PAUSE_S", 0.001)
+    monkeypatch.setattr(commits, "PATIENCE_S", 0.02)
     script.steps = {"go": [calls(("pay", "c0"), ("pay", "c1")), says("paid")]}
     agent = scripted(script)
     ran: list[str] = []

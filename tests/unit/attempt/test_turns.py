@@ -4,6 +4,7 @@ import asyncio
 
 from pydantic_ai.messages import ToolReturnPart
 
+from activities.supervise import Pace
 from tests.unit.attempt.rig import AGENT, Rig, Script, calls, says, scripted
 from thread_objects.agents import bind
 from thread_objects.contract.states import Outcome, SubmissionState, ToolClass
@@ -50,6 +51,7 @@ def test_a_fresh_submission_costs_one_claim_and_one_finish(rig: Rig, script: Scr
             return getattr(real, name)
 
     rig.store = Counting()
+    rig.pace = Pace()
     rig.restart()
     assert rig.attempt().ended == "settled"
     assert used == ["recovery_start", "begin", "finish"]
