@@ -8,21 +8,22 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import psycopg
+from typing import TYPE_CHECKING, Any
 
 from thread_objects.errors import ConfigError, StoreUnavailable
 
 from .engine import LOCK_WAIT_MS
 
 if TYPE_CHECKING:
+    import psycopg
     from sqlalchemy import Connection
 
 HEAD = "0001"
 """The revision this code works with. A test compares it with the newest script."""
 
 _ADVISORY_LOCK = 0x7468_7265_6164  # "thread"
+_MIGRATION_WAIT_MS = 300_000
+"""How long a start waits for another process that migrates a large database."""
 _RETRY_SECONDS = 0.01
 
 
@@ -45,16 +46,18 @@ def migrate_sqlite(path: Path, connect: Callable[[], sqlite3.Connection]) -> Non
         _upgrade(opened)
 
 
-def migrate_postgres(url: str) -> None:
+def migrate_postgres(connect: "Callable[[], psycopg.Connection[Any]]") -> None:
     """Create or upgrade the schema."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with connect() as connection:
         if postgres_revision(connection) == HEAD:
             return
-    from sqlalchemy import create_engine, text  # noqa: PLC0415
+    from sqlalchemy import create_engine, event, text  # noqa: PLC0415
     from sqlalchemy.pool import NullPool  # noqa: PLC0415
 
-    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool)
+    engine = create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool)
+    event.listen(engine, "begin", lambda opened: opened.exec_driver_sql("BEGIN"))
     with engine.begin() as opened:
+        opened.execute(text(f"SET LOCAL lock_timeout = {_MIGRATION_WAIT_MS}"))
         opened.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
         _upgrade(opened)
 
@@ -66,7 +69,7 @@ def sqlite_revision(connection: sqlite3.Connection) -> str | None:
     return row[0] if row else None
 
 
-def postgres_revision(connection: "psycopg.Connection[tuple[object, ...]]") -> str | None:
+def postgres_revision(connection: "psycopg.Connection[Any]") -> str | None:
     """The schema's revision, or None for a fresh one."""
     table = connection.execute("SELECT to_regclass('alembic_version')").fetchone()
     row = connection.execute("SELECT version_num FROM alembic_version").fetchone() if table and table[0] else None

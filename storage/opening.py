@@ -34,7 +34,7 @@ def open_store(database_url: str, *, limits: StoreLimits, synchronous: str = "FU
         return SqlStore(sqlite.SqliteDatabase(path, synchronous=synchronous, readers_max=pool_size), limits)
     if database_url.startswith(_POSTGRES):
         with postgres.translated():
-            migrating.migrate_postgres(database_url)
+            migrating.migrate_postgres(lambda: postgres.connect(database_url, statement_timeout_ms=0))
         return SqlStore(postgres.PostgresDatabase(database_url, pool_size=pool_size), limits)
     raise _unknown(database_url)
 

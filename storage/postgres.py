@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -27,21 +27,23 @@ _VIOLATIONS_MAX = 3
 _RETRY_BASE_SECONDS = 0.005
 _STATEMENT_TIMEOUT_MS = 60_000
 _CONNECT_TIMEOUT_SECONDS = 5
-_OPTIONS = (
-    f"-c lock_timeout={LOCK_WAIT_MS} -c statement_timeout={_STATEMENT_TIMEOUT_MS}"
-    f" -c idle_in_transaction_session_timeout={_STATEMENT_TIMEOUT_MS}"
-)
+_IDLE_TIMEOUT_MS = 60_000
 _SIZE_KEPT_SECONDS = 10.0
 
 
-def connect(url: str) -> Connection:
+def connect(url: str, *, statement_timeout_ms: int = _STATEMENT_TIMEOUT_MS) -> Connection:
     """A connection with bounded waits. What the URL says comes after ours, so it wins."""
-    options = conninfo_to_dict(url).get("options") or ""
-    return psycopg.connect(url, autocommit=True, options=f"{_OPTIONS} {options}", **_connect_timeout(url))
-
-
-def _connect_timeout(url: str) -> dict[str, Any]:
-    return {} if "connect_timeout" in conninfo_to_dict(url) else {"connect_timeout": _CONNECT_TIMEOUT_SECONDS}
+    bounds = {
+        "lock_timeout": LOCK_WAIT_MS,
+        "statement_timeout": statement_timeout_ms,
+        "idle_in_transaction_session_timeout": _IDLE_TIMEOUT_MS,
+    }
+    given = conninfo_to_dict(url)
+    options = " ".join(f"-c {name}={value}" for name, value in bounds.items())
+    timeout = given.get("connect_timeout") or _CONNECT_TIMEOUT_SECONDS
+    return psycopg.connect(
+        url, autocommit=True, options=f"{options} {given.get('options') or ''}", connect_timeout=int(timeout)
+    )
 
 
 class PostgresTransaction:
@@ -125,7 +127,8 @@ class PostgresDatabase:
             try:
                 result = work(transaction)
             except BaseException:
-                if not connection.broken:
+                # A connection that cannot roll back any more is not kept, and the error on its way says why.
+                with suppress(psycopg.Error):
                     connection.execute("ROLLBACK", prepare=False)
                 raise
             commit = f"NOTIFY {NOTIFY_CHANNEL}; COMMIT" if transaction.notify else "COMMIT"

@@ -127,4 +127,4 @@ def _arguments(tx: Transaction, row: Submission, turn: int) -> dict[str, Any]:
     """The arguments of a Turn's calls, from the response that declares them."""
     response = log.record(tx, row.thread_id, ids.response_record(ids.run_id(row.submission_id), turn))
     calls = response.payload.get("calls", []) if response is not None else []
-    return {call["toolCallId"]: call.get("arguments") for call in calls if isinstance(call, dict)}
+    return {str(call.get("toolCallId")): call.get("arguments") for call in calls if isinstance(call, dict)}

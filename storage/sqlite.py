@@ -19,6 +19,8 @@ from .engine import LOCK_WAIT_MS, Duplicate, Params, Row, Transaction, for_sqlit
 T = TypeVar("T")
 
 _STATEMENTS_CACHED = 256
+_WAL_KEPT_BYTES = 67_108_864
+"""What stays of a write-ahead log that a burst, or a long read, made large."""
 
 
 def connect(path: Path, *, synchronous: str, create: bool = False) -> sqlite3.Connection:
@@ -35,6 +37,7 @@ def connect(path: Path, *, synchronous: str, create: bool = False) -> sqlite3.Co
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
     return connection
 
 
