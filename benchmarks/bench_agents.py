@@ -10,7 +10,7 @@ from thread_objects.agents import Registry, bind
 from thread_objects.contract.states import ToolClass
 
 
-def respond(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+async def respond(messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
     """Reads the whole conversation, as a real model would be sent it, and follows the last text's script."""
     if not sum(_chars(part) for message in messages for part in message.parts):
         raise ValueError("an empty conversation")
