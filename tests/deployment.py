@@ -100,7 +100,7 @@ class WorkerCommand:
     def died(self, timeout_s: float = 20.0) -> None:
         """Wait until it is gone by itself (a failpoint)."""
         assert self.process is not None
-        self.process.wait(timeout_s)
+        assert self.process.wait(timeout_s) == -signal.SIGKILL, self.log.read_text()[-2000:]
 
 
 def settings_for(address: str, database_url: str, task_queue: str, **more: Any) -> Settings:

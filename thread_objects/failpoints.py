@@ -9,8 +9,14 @@ import os
 import signal
 from pathlib import Path
 
-_armed, _, _at = os.environ.get("THREADS_FAILPOINT", "").partition(":")
-_left = int(_at or 1)
+
+def parsed(setting: str) -> tuple[str, int]:
+    """Name and number of the hit that kills. Names hold colons themselves; only a last part of digits is a number."""
+    name, _, at = setting.rpartition(":")
+    return (name, int(at)) if name and at.isdecimal() else (setting, 1)
+
+
+_armed, _left = parsed(os.environ.get("THREADS_FAILPOINT", ""))
 _log = os.environ.get("THREADS_FAILPOINT_LOG")
 
 
@@ -20,7 +26,7 @@ def hit(name: str) -> None:
     if _log is not None:
         with Path(_log).open("a") as log:
             log.write(name + "\n")
-    if name != _armed:
+    if not _armed or name != _armed:
         return
     _left -= 1
     if _left <= 0:
