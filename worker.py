@@ -70,7 +70,7 @@ def workflow_runner(thread_object: Any) -> SandboxedWorkflowRunner:
     module stays inside.
     """
     package = thread_object.__name__.rpartition(".")[0]
-    parts = tuple(f"{package}.{name}" for name in ("inbox", "passes", "pump", "timer", "views"))
+    parts = tuple(f"{package}.{name}" for name in ("failure", "inbox", "passes", "pump", "timer", "views"))
     return SandboxedWorkflowRunner(
         restrictions=SandboxRestrictions.default.with_passthrough_modules(
             *parts, "thread_objects", "pydantic", "pydantic_core", "rfc8785"
@@ -87,6 +87,7 @@ class WorkerProcess:
         self._settings = settings
         self._registry = registry
         # Host and process id let the next worker on this machine see at once that this one is gone.
+        self.ready = asyncio.Event()
         self.identity = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -140,6 +141,7 @@ class WorkerProcess:
             )
             async with worker:
                 sweeping = asyncio.create_task(sweeper.run())
+                self.ready.set()
                 log.info(READY_LINE, identity=self.identity, task_queue=settings.task_queue, agents=len(self._registry))
                 await stopping.wait()
                 log.info("worker draining", seconds=settings.drain_s)

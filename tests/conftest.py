@@ -13,6 +13,7 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
+from tests.postgres_server import PostgresServer
 from tests.temporal_servers import DevServer, start_dev_server, start_time_skipping, stop_time_skipping
 
 # The SDK's threads may still be on their way out of a callback when the last test has ended; finalizing the
@@ -64,6 +65,19 @@ def time_skipping() -> Iterator[WorkflowEnvironment]:
     environment = start_time_skipping()
     yield environment
     stop_time_skipping(environment)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The PostgreSQL server of the session; it ends with it, also after a failure."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    """A fresh, empty PostgreSQL database."""
+    return postgres.url()
 
 
 @pytest.fixture

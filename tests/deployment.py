@@ -27,7 +27,9 @@ async def running_worker(settings: Settings, registry: Any = scripted_registry) 
     stopping = asyncio.Event()
     process = composition.WorkerProcess(settings, registry)
     task = asyncio.create_task(process.run(stopping))
+    ready = asyncio.create_task(process.ready.wait())
     try:
+        await asyncio.wait({task, ready}, timeout=START_S, return_when=asyncio.FIRST_COMPLETED)
         yield
         assert not task.done(), f"the worker ended by itself: {task.exception()!r}"
     finally:

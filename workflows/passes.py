@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError
-from temporalio.exceptions import TimeoutError as ActivityTimeout
+from temporalio.exceptions import FailureError
 
 from thread_objects import failpoints
 from thread_objects.contract import limits, names
@@ -30,8 +29,8 @@ from thread_objects.contract.ids import producer_id
 from thread_objects.contract.reports import MaintenancePassReport, RunningAttempt
 from thread_objects.contract.views import Fault, Registry
 from thread_objects.core.event import AttemptThread, Cancel, Command, Event, PassReport, RecoverThread, Survey
-from thread_objects.errors import StoreUnavailable, from_failure
 
+from .failure import is_outage, told
 from .timer import now_ms
 
 if TYPE_CHECKING:
@@ -89,11 +88,13 @@ class PassRunner:
             await workflow.wait_condition(
                 lambda: (
                     bool(self._ends)
+                    or owner.broken is not None
                     or maintenance.revision != revision  # noqa: B023 - read again at every look
                     or (wake_at is not None and wake_at <= now_ms())  # noqa: B023
                     or (not yielded and owner.continue_wanted())  # noqa: B023
                 )
             )
+            owner.raise_broken()
             if not yielded and owner.continue_wanted():
                 # Ends admission and asks the Attempts to come to a Turn boundary; their facts still arrive below.
                 yielded = True
@@ -151,12 +152,12 @@ class PassRunner:
             task.cancel()
 
     def _spawn(self, command: Command, work: Awaitable[Any]) -> None:
-        self._tasks[command] = asyncio.create_task(self._settle(command, work))
+        self._tasks[command] = self._owner.watched(self._settle(command, work))
 
     async def _settle(self, command: Command, work: Awaitable[Any]) -> None:
         try:
             answer = await work
-        except (ActivityError, asyncio.CancelledError) as failure:
+        except (FailureError, asyncio.CancelledError) as failure:
             self._ends.append((command, None, failure))
         else:
             self._ends.append((command, answer, None))
@@ -191,7 +192,7 @@ class PassRunner:
                 heartbeat_timeout=timedelta(milliseconds=owner.config.heartbeat_timeout_ms),
                 retry_policy=_ONCE,
             )
-        except (ActivityError, asyncio.CancelledError):
+        except (FailureError, asyncio.CancelledError):
             # Recovery takes short claims too; one that died with its worker must not hold the Thread for a lease.
             self._note_ended(command.thread_id, attempt_id)
             raise
@@ -221,7 +222,7 @@ class PassRunner:
         self.running[thread_id] = RunningAttempt(thread_id=thread_id, attempt_id=attempt_id, since=now_ms())
         try:
             answer: AttemptAnswer = await handle
-        except (ActivityError, asyncio.CancelledError):
+        except (FailureError, asyncio.CancelledError):
             # The activity is closed, so its lease may be superseded at once; the epoch fences a zombie.
             self._note_ended(thread_id, attempt_id)
             raise
@@ -247,20 +248,20 @@ class PassRunner:
                         self._observe(answer.registry, now)
                         event.surveyed(answer.survey, now)
                     else:
-                        event.survey_failed(_told(failure), now, outage=_outage(failure))
+                        event.survey_failed(told(failure), now, outage=is_outage(failure))
                 case RecoverThread(thread_id=thread_id):
                     if failure is None:
                         self._keep_fault(thread_id, answer.recovered.fault)
                         self._owner.pump.see_view(answer.view)
                         event.recovered(thread_id, answer, now)
                     else:
-                        event.recovery_failed(thread_id, _told(failure), now, outage=_outage(failure))
+                        event.recovery_failed(thread_id, told(failure), now, outage=is_outage(failure))
                 case AttemptThread(thread_id=thread_id):
                     if failure is None:
                         self._answered(answer, thread_id)
                         event.attempt_ended(thread_id, answer, now)
                     else:
-                        event.attempt_failed(thread_id, _told(failure), now, outage=_outage(failure))
+                        event.attempt_failed(thread_id, told(failure), now, outage=is_outage(failure))
 
     def _answered(self, answer: AttemptAnswer, thread_id: str) -> None:
         if not workflow.unsafe.is_replaying():
@@ -282,17 +283,3 @@ class PassRunner:
             self.faults.pop(thread_id, None)
         elif thread_id in self.faults or len(self.faults) < limits.FAULTS_MAX:
             self.faults[thread_id] = fault
-
-
-def _outage(failure: BaseException) -> bool:
-    """The database was away: nobody's fault, so it must not park native work for an hour."""
-    return isinstance(from_failure(failure.__cause__), StoreUnavailable)
-
-
-def _told(failure: BaseException) -> str:
-    """A failure in one bounded line: class names and Temporal's own words, never a payload."""
-    cause = failure.__cause__ or failure
-    if isinstance(cause, ActivityTimeout) and cause.type is not None:
-        return f"{cause.type.name.lower().replace('_', '-')} timeout"
-    kind = getattr(cause, "type", None) or type(cause).__name__
-    return str(kind)[: limits.NAME_CHARS_MAX]

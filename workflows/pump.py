@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import FailureError
 
 from thread_objects import failpoints
 from thread_objects.contract import names
@@ -27,6 +27,7 @@ from thread_objects.core.backoff import backoff
 from thread_objects.core.due_queue import NATIVE
 from thread_objects.errors import Busy, from_refusal
 
+from .failure import told
 from .inbox import Entry, items
 from .timer import now_ms
 
@@ -96,7 +97,7 @@ class Pump:
                 schedule_to_close_timeout=timedelta(milliseconds=owner.config.apply_timeout_ms),
                 retry_policy=_QUICK_RETRIES,
             )
-        except ActivityError as failure:
+        except FailureError as failure:
             # Storage may or may not have the batch. Signals stay and are sent again; keys make that harmless.
             maintenance.release(mutation, now_ms())
             self._storage_away(batch, failure)
@@ -144,7 +145,7 @@ class Pump:
                 )
             )
 
-    def _storage_away(self, batch: Sequence[Entry], failure: ActivityError) -> None:
+    def _storage_away(self, batch: Sequence[Entry], failure: FailureError) -> None:
         owner = self._owner
         delay_ms = backoff(
             self.stalls,
@@ -154,7 +155,7 @@ class Pump:
         )
         self.stalls += 1
         self.retry_at = now_ms() + delay_ms
-        owner.last_failure = f"apply: {type(failure.cause).__name__ if failure.cause else 'failed'}"
+        owner.last_failure = f"apply: {told(failure)}"
         waiting = [entry for entry in batch if entry.waiter is not None]
         owner.inbox.drop(waiting)
         if not owner.inbox.entries:
@@ -197,7 +198,7 @@ class Pump:
     async def _clear_mark(self) -> None:
         through = self.unmark_through
         # A mark that could not be cleared is found by the next sweep.
-        with suppress(ActivityError):
+        with suppress(FailureError):
             await workflow.execute_local_activity(
                 names.ACTIVITY_CLEAR_MARK,
                 ClearMarkRequest(object_id=self._owner.object_id, through=through),

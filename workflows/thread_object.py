@@ -8,7 +8,7 @@ their order, decide what a pass may acknowledge. Prearm, release, checkpoint and
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from temporalio import workflow
@@ -63,6 +63,7 @@ class ThreadObject:
         self.settled_total = carried.settled_total
         self.updates = 0
         self.closing = False
+        self.broken: BaseException | None = None
         self._follow = False
         self.pump = Pump(self, carried)
         self.passes = PassRunner(self, carried)
@@ -75,9 +76,10 @@ class ThreadObject:
     async def run(self, start: ObjectStart | None = None) -> None:
         """Passes, one at a time, until it is time for a fresh history."""
         del start  # taken by __init__; handlers may have run since, so it must not be read again here
-        side = [asyncio.create_task(self.pump.run()), asyncio.create_task(self.timer.follow())]
+        side = [self.watched(self.pump.run()), self.watched(self.timer.follow())]
         while not self.continue_wanted():
-            await workflow.wait_condition(lambda: self._pass_due() or self.continue_wanted())
+            await workflow.wait_condition(lambda: self._pass_due() or self.continue_wanted() or self.broken is not None)
+            self.raise_broken()
             if self._pass_due():
                 await self.passes.run_one()
                 # A pass that progressed and left work is followed at once: a sub-second timer would cost a second.
@@ -86,6 +88,21 @@ class ThreadObject:
         for task in side:
             task.cancel()
         workflow.continue_as_new(ObjectStart(config=self.config, carried=self._carried()))
+
+    def watched(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task whose defect fails the workflow task, visibly, instead of leaving the object half alive."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._note_end)
+        return task
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.broken = self.broken or task.exception()
+
+    def raise_broken(self) -> None:
+        """Raise the defect of a task, if one died."""
+        if self.broken is not None:
+            raise self.broken
 
     def _pass_due(self) -> bool:
         if self.pump.busy:
@@ -117,7 +134,8 @@ class ThreadObject:
     async def _drain(self) -> None:
         """Finish the batch in hand, take no new one, answer every waiting update."""
         self.closing = True
-        await workflow.wait_condition(lambda: not self.pump.busy)
+        await workflow.wait_condition(lambda: not self.pump.busy or self.broken is not None)
+        self.raise_broken()
         for entry in self.inbox.waiting():
             # The client sends the same key again; nothing of this entry has reached storage.
             self.inbox.drop([entry])

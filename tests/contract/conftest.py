@@ -8,14 +8,6 @@ import pytest
 from storage import StoreLimits, open_store
 from storage.store import SqlStore
 from tests.contract.world import World
-from tests.postgres_server import PostgresServer
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """The PostgreSQL server of the session; it ends with it, also after a failure."""
-    with PostgresServer() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
