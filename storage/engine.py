@@ -88,12 +88,14 @@ def for_postgres(sql: str) -> str:
 
 def storable(params: Params) -> Params:
     """The parameters as every database can hold them."""
-    changed = {
-        name: escaped
-        for name, value in params.items()
-        if isinstance(value, str) and (escaped := escape_text(value)) is not value
-    }
-    return {**params, **changed} if changed else params
+    changed: dict[str, str] | None = None
+    for name, value in params.items():
+        if type(value) is str and (not value.isascii() or "\x00" in value or "\x1a" in value):
+            escaped = escape_text(value)
+            if escaped is not value:
+                changed = changed or {}
+                changed[name] = escaped
+    return params if changed is None else {**params, **changed}
 
 
 def restored(row: Row) -> Row:

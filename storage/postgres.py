@@ -153,6 +153,8 @@ class PostgresDatabase:
         """A connection inside a transaction. An idle one may have died since; nothing ran on it, so try the next."""
         while True:
             with self._guard:
+                if self._closed:
+                    raise StoreUnavailable(reason="closed")
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
                 connection = connect(self._url)

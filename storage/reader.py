@@ -13,10 +13,12 @@ from typing import Protocol
 import psycopg
 
 from thread_objects.contract.messages import LogRecord, Settlement, SubmissionStatus
+from thread_objects.errors import StoreUnavailable
 
 from . import log, reads
 from .engine import NOTIFY_CHANNEL, Database, Row
-from .postgres import translated
+from .postgres import translated as postgres_errors
+from .sqlite import translated as sqlite_errors
 
 _POLL_MIN_SECONDS = 0.005
 _POLL_MAX_SECONDS = 0.25
@@ -94,7 +96,8 @@ class SqlitePoll:
         self._connection.close()
 
     def _version(self) -> int:
-        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        with sqlite_errors():
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         return int(version)
 
 
@@ -104,11 +107,14 @@ class PostgresListen:
     def __init__(self, connect: Callable[[], psycopg.Connection[Row]]) -> None:
         self._connect = connect
         self._connection: psycopg.Connection[Row] | None = None
+        self._closed = False
         self._listen()
 
     def wait(self, timeout_ms: int) -> bool:
         """True when something was notified, or may have been while the connection was away."""
-        with translated():
+        with postgres_errors():
+            if self._closed:
+                raise StoreUnavailable(reason="closed")
             if self._connection is None:
                 self._listen()
                 return True
@@ -117,19 +123,23 @@ class PostgresListen:
                 if told:
                     list(self._connection.notifies(timeout=0))  # one answer for all that came together
             except psycopg.OperationalError:
-                self.close()
+                self._hang_up()
                 raise
             return bool(told)
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
+        self._closed = True
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         if self._connection is not None:
             with suppress(psycopg.Error):
                 self._connection.close()
             self._connection = None
 
     def _listen(self) -> None:
-        with translated():
+        with postgres_errors():
             connection = self._connect()
             connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
             self._connection = connection

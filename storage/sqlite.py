@@ -86,6 +86,7 @@ class SqliteDatabase:
         self._writer: sqlite3.Connection | None = None
         self._idle: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
+        self._closed = False
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Run a unit in a BEGIN IMMEDIATE transaction."""
@@ -93,6 +94,7 @@ class SqliteDatabase:
             raise StoreUnavailable(reason="another writer of this process holds the database")
         try:
             with translated():
+                self._refuse_closed()
                 if self._writer is None:
                     self._writer = connect(self._path, synchronous=self._synchronous)
                 try:
@@ -106,6 +108,7 @@ class SqliteDatabase:
         """Run a unit in a deferred transaction: one snapshot, beside any writer."""
         with translated():
             with self._guard:
+                self._refuse_closed()
                 connection = self._idle.pop() if self._idle else None
             connection = connection or connect(self._path, synchronous=self._synchronous)
             try:
@@ -116,7 +119,7 @@ class SqliteDatabase:
                     connection.execute("ROLLBACK")
             finally:
                 with self._guard:
-                    keep = len(self._idle) < self._readers_max
+                    keep = len(self._idle) < self._readers_max and not self._closed
                     if keep:
                         self._idle.append(connection)
                 if not keep:
@@ -125,11 +128,16 @@ class SqliteDatabase:
     def close(self) -> None:
         """Close all connections; a running transaction ends first."""
         with self._writing, self._guard:
+            self._closed = True
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
             while self._idle:
                 self._idle.pop().close()
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(reason="closed")
 
 
 def _transact(connection: sqlite3.Connection, work: Callable[[Transaction], T], *, careful: bool) -> T:

@@ -72,13 +72,17 @@ def test_constraints_are_in_the_database(world: World):
 
 
 def test_reopening_keeps_everything(database_url: str):
-    """A second open migrates nothing and finds what the first one left."""
+    """A second open migrates nothing and finds what the first one left; what is closed serves nobody."""
     for round_number in range(3):
         store = open_store(database_url, limits=StoreLimits(), synchronous="OFF")
         world = World(store, database_url, arrivals=round_number * 100)
         assert world.run_through(f"k{round_number}").queue_sequence == round_number + 1
         store.close()
         store.close()
+        with pytest.raises(StoreUnavailable):
+            world.submit("late")
+        with pytest.raises(StoreUnavailable):
+            store.view(THREAD)
 
 
 def test_openings_at_once_migrate_once(database_url: str):

@@ -100,6 +100,15 @@ def test_wait_ends_while_it_waits(world: World, reader: SqlReader):
     assert told == [True]
 
 
+def test_closed_reader_is_unavailable(world: World):
+    """Whoever still waits or asks is told, typed."""
+    opened = open_reader(world.url)
+    opened.close()
+    for operation in (lambda: opened.wait_for_change(10), lambda: opened.status("sub-1")):
+        with pytest.raises(StoreUnavailable):
+            operation()
+
+
 def test_reader_of_a_database_that_is_not_there_is_told(tmp_path: Path):
     """A reader never creates a database, and says what is wrong with the URL."""
     with pytest.raises(StoreUnavailable):

@@ -109,7 +109,14 @@ def test_enums_and_tuples_are_their_plain_values():
     class Number(IntEnum):
         TWO = 2
 
-    assert canonical((Word.ONE, Number.TWO, {Word.ONE: Word.ONE})) == '["one",2,{"one":"one"}]'
+    class Real(float):
+        pass
+
+    class Keyed(dict[str, object]):
+        pass
+
+    value = (Word.ONE, Number.TWO, Keyed({Word.ONE: Word.ONE}), Real(0.5), Real(1e20))
+    assert canonical(value) == '["one",2,{"one":"one"},0.5,100000000000000000000]'
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, [{"a": math.nan}], {"a": (1.5, math.inf)}])

@@ -127,11 +127,11 @@ def _check(root: Any, bounds: Bounds) -> bool:
             kind = type(value)
             if kind is str or value is None or kind is bool:
                 continue
-            if kind is dict or kind is list or kind is tuple:
+            if isinstance(value, dict | list | tuple):
                 size = len(value)
                 nodes += size
                 _check_size(depth, size, nodes, bounds)
-                if kind is dict:
+                if isinstance(value, dict):
                     plain = _check_keys(value) and plain
                     below += value.values()
                 else:
@@ -152,28 +152,25 @@ def _check_size(depth: int, size: int, nodes: int, bounds: Bounds) -> None:
 
 
 def _check_scalar(value: Any) -> bool:
-    kind = type(value)
-    if kind is float:
+    if isinstance(value, float):
         if not math.isfinite(value):
             raise Unpersistable("NaN and Infinity are no JSON values")
         return _SAME_MIN <= abs(value) < _SAME_MAX and not value.is_integer()
     if isinstance(value, int):
         if value.bit_length() > _INT_BITS_MAX:
             raise Unpersistable("integer too large", limit="bits", actual=value.bit_length(), maximum=_INT_BITS_MAX)
-        return kind is int and -_INT_MAX <= value <= _INT_MAX
+        return -_INT_MAX <= value <= _INT_MAX
     if isinstance(value, str):
-        return False  # a subclass (an enum): only its plain value may be stored
-    raise Unpersistable(f"{kind.__name__} is no JSON value")
+        return True  # a subclass (an enum), which both print as its plain value
+    raise Unpersistable(f"{type(value).__name__} is no JSON value")
 
 
 def _check_keys(value: dict[Any, Any]) -> bool:
     plain = True
     for key in value:
-        if type(key) is not str:
-            if not isinstance(key, str):
-                raise Unpersistable(f"{type(key).__name__} is no JSON key")
-            plain = False
-        elif not key.isascii() and max(key) > "\uffff":
+        if not isinstance(key, str):
+            raise Unpersistable(f"{type(key).__name__} is no JSON key")
+        if not key.isascii() and max(key) > "\uffff":
             plain = False  # code points and UTF-16 code units sort differently
     return plain
 
