@@ -13,7 +13,7 @@ from .lab import Lab
 @contextmanager
 def opened(url: str) -> Iterator[Lab]:
     """A Thread on a fresh database."""
-    store = open_store(url, limits=StoreLimits(), synchronous="OFF")
+    store = open_store(url, limits=StoreLimits(), synchronous="OFF", pool_size=4)
     try:
         yield Lab(store, url)
     finally:

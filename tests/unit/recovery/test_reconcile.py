@@ -3,10 +3,10 @@
 import threading
 
 import pytest
-from thread_objects.agents.gate import idempotency_key
 
 from activities.reconcile import ReconcilerFailed, ask
 from thread_objects.core.recovery import CompletedWithResult, LostCall, NeverStarted, Uncertain
+from thread_objects.core.recovery.reconciled import idempotency_key
 
 CALL = LostCall("agent", "t", "s", "run:s", 2, "c1", "charge", {"amount": 3})
 
