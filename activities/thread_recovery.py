@@ -16,7 +16,7 @@ from thread_objects.contract import limits
 from thread_objects.contract.states import Disposition
 from thread_objects.contract.views import Decided, Fault, Recovered
 from thread_objects.core.recovery import Permit, Snapshot, classify, tag
-from thread_objects.errors import InvalidInput, StoreUnavailable
+from thread_objects.errors import InvalidInput, ThreadError
 from thread_objects.ports import Store
 
 from .failure import recovery_failure
@@ -73,8 +73,8 @@ def recover_thread(
     killed can be superseded. `permits` receives the proofs of reconcilers that a lost call may run; each holds for
     the very next claim of its Thread only. While a stored fault is not due it is answered and nothing else is read.
 
-    A failure is stored as the Thread's fault and answered. `StoreUnavailable` is raised where not even that could
-    be stored, `InvalidInput` for a cursor that is not of this Thread.
+    A failure is stored as the Thread's fault and answered. It is raised where not even that could be stored,
+    as is `InvalidInput` for a cursor that is not of this Thread.
     """
     after = cursor_position(thread_id, cursor)
     watch = Watch(clock, timeout_ms)
@@ -168,7 +168,8 @@ class _Recovery:
         failpoints.hit("recovery-status:before")
         try:
             fault = self._store.record_fault(self._thread_id, failure, now=self._watch.now())
-        except StoreUnavailable:
+        except ThreadError:
+            # What failed first says more than that it could not be kept.
             raise error from None
         failpoints.hit("recovery-status:after")
         if fault.attempts == 1:

@@ -145,3 +145,21 @@ async def test_kill_while_a_fault_is_stored_keeps_others_going(stage: Stage) -> 
 
     await until(cleared, timeout_s=BACK_S)
     assert stage.effects() == ["fee"]
+
+
+async def test_a_permitted_retry_that_is_lost_asks_again(stage: Stage) -> None:
+    """F3: one permission, one further run; a second loss is a second unknown outcome, never a third run."""
+    receipt = await lost_payment(stage)
+    await asyncio.to_thread(stage.worker.start, THREADS_TEST_PAY_S="30")
+    await reaches(stage, receipt, SubmissionState.UNKNOWN)
+    await stage.client.resolve_unknown(stage.thread, receipt.submission_id, "c0", "safe-to-retry", author="operator")
+    await until(lambda: stage.effects() == ["fee", "fee"], timeout_s=BACK_S)
+    stage.worker.kill()
+    await asyncio.to_thread(stage.worker.start)
+    await reaches(stage, receipt, SubmissionState.UNKNOWN)
+    assert stage.effects() == ["fee", "fee"]
+    assert (await kinds(stage)).count("ToolCallUnknown") == 2
+    await stage.client.resolve_unknown(stage.thread, receipt.submission_id, "c0", "safe-to-retry", author="operator")
+    settlement = await stage.client.wait(receipt, timeout=BACK_S)
+    assert (settlement.outcome, settlement.result) == (Outcome.COMPLETED, "paid")
+    assert stage.effects() == ["fee", "fee", "fee"]

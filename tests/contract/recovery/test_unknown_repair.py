@@ -15,7 +15,7 @@ from thread_objects.core.recovery import (
 )
 from thread_objects.errors import BindingUnavailable
 
-from .lab import THREAD, declared
+from .lab import LEASE_MS, THREAD, declared
 
 RETRY, NEVER, RESULT = (
     ResolutionKind.SAFE_TO_RETRY,
@@ -312,3 +312,16 @@ def test_a_failing_audit_changes_nothing(lab):
     assert only(lab.recover(store=NoAudit())) == ("MarkUnknown", "unknown")
     assert lab.state(sid) == "unknown"
     assert "RepairAnnotated" not in lab.kinds(sid)
+
+
+def test_a_slow_reconciler_does_not_cost_the_claim(lab):
+    """The lease is extended while somebody else's code takes its time."""
+    sid = lab.lost(declared("c1"), declared("c2"))
+
+    def slow(call):
+        lab.clock.at += 12_000
+        if call.tool_call_id == "c2":
+            assert lab.snapshot(sid).ownership.lease_until == lab.clock.now() - 12_000 + LEASE_MS
+        return Uncertain()
+
+    assert only(lab.reconciled(slow)) == ("MarkUnknown", "unknown")
