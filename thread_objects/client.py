@@ -21,7 +21,7 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from thread_objects import _runtime
-from thread_objects.calls import call
+from thread_objects.calls import RETRY_S, call
 from thread_objects.connection import connect, resolve
 from thread_objects.contract import ids, limits, names
 from thread_objects.contract.activities import ReadAnswer, ReadRequest
@@ -47,6 +47,8 @@ from thread_objects.errors import (
     InvalidInput,
     NotFound,
     SignalRefused,
+    StoreUnavailable,
+    StreamEnded,
     WaitTimeout,
 )
 from thread_objects.ports import Reader
@@ -71,6 +73,7 @@ class ThreadClient:
         self._settings = settings
         self._address = resolve(settings).address or ""
         self._reader: Reader | None = None
+        self._closed = False
         self._reader_lock = asyncio.Lock()
         self._watch = SettlementWatch(self._open_reader) if settings.database_url else None
         self._config = ObjectConfig(
@@ -116,6 +119,7 @@ class ThreadClient:
 
     async def close(self) -> None:
         """Release the database connection and the poller. The Temporal connection closes with its last user."""
+        self._closed = True
         if self._watch is not None:
             await asyncio.to_thread(self._watch.close)
         if self._reader is not None:
@@ -266,10 +270,16 @@ class ThreadClient:
         return list((await self._read(ReadRequest(thread_id=thread_id, after=after, limit=limit))).records)
 
     async def follow(self, thread_id: str, *, after: int = 0, until: str | None = None) -> AsyncIterator[LogRecord]:
-        """The log from `after` on, as it grows. Ends after the settlement of `until`; without it, never by itself."""
+        """The log from `after` on, as it grows. Ends after the settlement of `until`; without it, never by itself.
+
+        A stream that ends in any other way raises: `StreamEnded` when the client was closed, `StoreUnavailable` when the
+        database stayed away for 30 s.
+        """
         pause_s = 0.02
         while True:
-            page = await self.log(thread_id, after=after)
+            if self._closed:
+                raise StreamEnded(thread_id=thread_id)
+            page = await self._page(thread_id, after)
             for record in page:
                 after = record.sequence
                 yield record
@@ -278,6 +288,17 @@ class ThreadClient:
             pause_s = 0.02 if page else min(0.5, pause_s * 1.5)
             if not page:
                 await asyncio.sleep(pause_s)
+
+    async def _page(self, thread_id: str, after: int) -> list[LogRecord]:
+        """A page for a follower, who outlasts a database that is away for a while."""
+        until = asyncio.get_running_loop().time() + RETRY_S
+        while True:
+            try:
+                return await self.log(thread_id, after=after)
+            except StoreUnavailable:
+                if self._closed or asyncio.get_running_loop().time() > until:
+                    raise
+                await asyncio.sleep(0.25)
 
     async def wait(
         self,

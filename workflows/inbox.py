@@ -15,6 +15,7 @@ from temporalio.common import RawValue
 
 from thread_objects.contract import ids, limits, names
 from thread_objects.contract.activities import Item
+from thread_objects.contract.ids import submission_id
 from thread_objects.contract.messages import Abort, Mutation, ResolveApproval, ResolveUnknown, Submit, Wake
 from thread_objects.contract.object import CarriedEntry
 from thread_objects.contract.reports import RefusedInput
@@ -61,12 +62,25 @@ def _first_complaint(error: Exception) -> str:
     return type(error).__name__
 
 
-def refused(name: str, args: Sequence[RawValue], error: ThreadError, at: int) -> RefusedInput:
+def refused(
+    name: str, args: Sequence[RawValue], error: ThreadError, at: int, mutation: Mutation | None = None
+) -> RefusedInput:
     """The trace of a refused signal: name, size, digest and code, never the payload."""
-    digest = hashlib.sha256(b"".join(arg.payload.data for arg in args)).hexdigest()
     return RefusedInput(
-        name=name[: limits.NAME_CHARS_MAX], bytes=payload_bytes(args), digest=digest, code=error.code, at=at
+        name=name[: limits.NAME_CHARS_MAX],
+        bytes=payload_bytes(args),
+        digest=hashlib.sha256(b"".join(arg.payload.data for arg in args)).hexdigest(),
+        code=error.code,
+        at=at,
+        submission_id=None if mutation is None else submission_of(mutation),
     )
+
+
+def submission_of(mutation: Mutation) -> str:
+    """The Submission that a mutation is about."""
+    if isinstance(mutation, Submit):
+        return submission_id(mutation.thread_id, mutation.principal, mutation.key)
+    return mutation.submission_id
 
 
 @dataclass(slots=True)

@@ -19,8 +19,6 @@ from temporalio.exceptions import FailureError
 from thread_objects import failpoints
 from thread_objects.contract import names
 from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, ClearMarkRequest, ItemAnswer
-from thread_objects.contract.ids import submission_id
-from thread_objects.contract.messages import Submit
 from thread_objects.contract.reports import RefusedInput
 from thread_objects.contract.views import Survey, ThreadView
 from thread_objects.core.backoff import backoff
@@ -28,7 +26,7 @@ from thread_objects.core.due_queue import NATIVE
 from thread_objects.errors import Busy, from_refusal
 
 from .failure import told
-from .inbox import Entry, items
+from .inbox import Entry, items, submission_of
 from .timer import now_ms
 
 if TYPE_CHECKING:
@@ -131,17 +129,14 @@ class Pump:
         if entry.waiter is not None and not entry.waiter.done():
             entry.waiter.set_result(answer if item.refusal is None else from_refusal(item.refusal))
         elif item.refusal is not None:
-            mutation = entry.mutation
             self._owner.refuse(
                 RefusedInput(
-                    name=mutation.kind,
+                    name=entry.mutation.kind,
                     bytes=entry.bytes,
                     digest="",
                     code=item.refusal.code,
                     at=now_ms(),
-                    submission_id=submission_id(mutation.thread_id, mutation.principal, mutation.key)
-                    if isinstance(mutation, Submit)
-                    else mutation.submission_id,
+                    submission_id=submission_of(entry.mutation),
                 )
             )
 

@@ -173,6 +173,7 @@ class ThreadObject:
     @workflow.signal(dynamic=True)
     def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
         """Any signal, known or not. Never raises: what cannot be taken becomes an entry of the refusal list."""
+        mutation = None
         try:
             mutation = self._decode(name, args, limits.SIGNAL_BYTES_MAX)
             if isinstance(mutation, Wake):
@@ -182,7 +183,7 @@ class ThreadObject:
             else:
                 self.inbox.add(mutation, _inbox.payload_bytes(args))
         except ThreadError as error:
-            self.refuse(_inbox.refused(name, args, error, now_ms()))
+            self.refuse(_inbox.refused(name, args, error, now_ms(), mutation))
 
     @workflow.update(dynamic=True)
     async def on_update(self, name: str, args: Sequence[RawValue]) -> Any:

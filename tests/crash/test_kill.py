@@ -1,6 +1,7 @@
 """kill -9 at every step of the main path: same normalised history, one settlement, no uncertain effect twice."""
 
 import asyncio
+import contextlib
 import time
 
 import pytest
@@ -8,8 +9,8 @@ import pytest
 from tests.crash.conftest import Stage
 from tests.deployment import until
 from tests.scripted import AGENT
-from thread_objects.contract.messages import LogRecord
-from thread_objects.contract.states import Outcome
+from thread_objects.contract.messages import LogRecord, Receipt
+from thread_objects.contract.states import Outcome, SubmissionState
 
 BACK_S = 15.0
 """Worker start, heartbeat timeout and recovery together stay below this; the bench measures them exactly."""
@@ -136,3 +137,59 @@ async def test_kill_while_suspended_changes_nothing(stage: Stage) -> None:
     assert (await stage.client.wait(receipt, timeout=20)).result == "done"
     assert stage.effects() == ["r"]
     assert len((stage.folder / "model").read_text().splitlines()) == 2
+
+
+async def test_a_batch_whose_update_died_with_its_worker_and_client_is_found_by_its_mark(stage: Stage) -> None:
+    """Maintenance §16: committed in SQL, unknown to the workflow, nobody left to ask: the mark alone settles it."""
+    receipt = await _rested(stage)
+    stage.worker.start(THREADS_FAILPOINT="apply:after")
+    sending = asyncio.create_task(stage.client.submit(stage.thread, AGENT, "say found", key="lost"))
+    await asyncio.to_thread(stage.worker.died)
+    sending.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await sending
+    lost = await stage.client.find(stage.thread, "local", "lost")
+    assert lost is not None
+    assert lost.settlement is None
+    await asyncio.to_thread(stage.worker.start)
+    settlement = await stage.client.wait(lost.submission_id, timeout=30)
+    assert settlement.result == "found"
+    assert receipt.queue_sequence + 1 == lost.queue_sequence
+
+
+async def _rested(stage: Stage) -> Receipt:
+    """An object that is there and at rest, with no worker."""
+    stage.worker.start()
+    receipt = await stage.client.submit(stage.thread, AGENT, "say first", key="first")
+    await stage.client.wait(receipt, timeout=20)
+
+    async def at_rest() -> bool:
+        report = await stage.client.report(stage.thread)
+        return report.generation.processed >= report.generation.dirty and report.alarm.maintenance is None
+
+    await until(at_rest)
+    assert await asyncio.to_thread(stage.worker.stop) == 0
+    return receipt
+
+
+async def test_sigterm_drains_and_settles_nothing(stage: Stage) -> None:
+    """Exit 0; the running Attempt comes to its Turn boundary or is handed back; the Run goes on elsewhere."""
+    stage.worker.start()
+    receipt = await stage.client.submit(
+        stage.thread, AGENT, f"call slow 0.5; call slow 0.5; call look a@{stage.ledger}; say done", key="k"
+    )
+    await until(lambda: _state_is(stage, receipt.submission_id, SubmissionState.INPUT_APPLIED))
+    assert await asyncio.to_thread(stage.worker.stop) == 0
+    status = await stage.client.status(receipt.submission_id)
+    assert status is not None
+    if status.settlement is None:
+        assert not status.owned
+    await asyncio.to_thread(stage.worker.start)
+    assert (await stage.client.wait(receipt, timeout=30)).result == "done"
+    assert stage.effects() == ["a"]
+    assert all(record.kind != "ToolCallUnknown" for record in await stage.log())
+
+
+async def _state_is(stage: Stage, submission_id: str, state: SubmissionState) -> bool:
+    status = await stage.client.status(submission_id)
+    return status is not None and status.state is state

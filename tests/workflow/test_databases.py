@@ -1,6 +1,7 @@
 """The same main path on PostgreSQL, and what happens while a database is away."""
 
 import asyncio
+import sqlite3
 import time
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from tests.deployment import connected, running_worker, settings_for, until
 from tests.scripted import AGENT
 from tests.temporal_servers import DevServer
 from tests.workflow.conftest import Deployed
+from thread_objects import calls
 from thread_objects.contract.states import Outcome
-from thread_objects.errors import Busy
+from thread_objects.errors import Busy, SignalRefused
 from thread_objects.settings import Settings
 
 
@@ -77,3 +79,40 @@ async def test_a_client_learns_of_an_outcome_before_the_workflow_comes_round(
             return (await client.report(thread_id)).settled_total == 8
 
         await until(counted)
+
+
+async def test_a_saturated_inbox_answers_busy_and_loses_nothing_accepted(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Design §4: at most 1.5 MiB waits in the workflow; past that updates are refused, typed and retryable."""
+    receipt = await deployed.client.submit(deployed.thread, AGENT, "say first", key="first")
+    await deployed.client.wait(receipt, timeout=20)
+    monkeypatch.setattr(calls, "RETRY_S", 0.0)
+    url = deployed.settings.database_url
+    assert url is not None
+    lock = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=10)
+    lock.execute("BEGIN IMMEDIATE")
+    try:
+        text = "say " + "y" * 60_000
+        sent = [await deployed.client.submit_signal(deployed.thread, AGENT, text, key=f"k{n}") for n in range(30)]
+
+        async def saturated() -> bool:
+            return (await deployed.client.report(deployed.thread)).saturated
+
+        await until(saturated, timeout_s=30)
+        with pytest.raises(Busy):
+            await deployed.client.submit(deployed.thread, AGENT, "say update", key="update")
+        report = await deployed.client.report(deployed.thread)
+    finally:
+        lock.execute("ROLLBACK")
+        lock.close()
+    refused = {entry.submission_id for entry in report.refusals}
+    assert report.inbox + report.refused_total == len(sent)
+    kept = [pending for pending in sent if pending.submission_id not in refused]
+    assert len(kept) == report.inbox
+    for pending in kept:
+        assert (await deployed.client.wait(pending, timeout=60)).outcome is Outcome.COMPLETED
+    for pending in sent:
+        if pending.submission_id in refused:
+            with pytest.raises(SignalRefused):
+                await deployed.client.wait(pending, timeout=20)

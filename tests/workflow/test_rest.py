@@ -1,8 +1,10 @@
 """An object at rest costs nothing: no timer, no activity, no event."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
@@ -10,6 +12,8 @@ from temporalio.testing import WorkflowEnvironment
 from tests.deployment import connected, running_worker, settings_for, until
 from tests.scripted import AGENT
 from tests.workflow.conftest import Deployed
+from thread_objects.client import ThreadClient
+from thread_objects.errors import StreamEnded
 
 
 async def event_types(handle: WorkflowHandle[Any, Any]) -> list[str]:
@@ -47,6 +51,45 @@ async def test_a_caught_up_wake_runs_no_activity_and_no_storage_read(deployed: D
     added = (await event_types(handle))[len(before) :]
     assert not [name for name in added if "MARKER" in name or "ACTIVITY" in name or "TIMER" in name]
     assert (await deployed.client.report(deployed.thread)).passes == passes
+
+
+async def test_waiting_costs_no_event(deployed: Deployed) -> None:
+    """Twenty waiters for two seconds, with and without a database: the object's history does not move."""
+    receipt = await deployed.client.submit(deployed.thread, AGENT, "hang 3; say late", key="k")
+    handle = deployed.temporal.get_workflow_handle(deployed.thread)
+    await until(lambda: running(deployed))
+    async with connected(deployed.settings, with_database=False) as bare:
+        waiters = [
+            asyncio.create_task(client.wait(receipt, timeout=20))
+            for client in [deployed.client, bare]
+            for _ in range(10)
+        ]
+        before = (await handle.describe()).history_length
+        await asyncio.sleep(1.5)
+        assert (await handle.describe()).history_length == before
+        settled = await asyncio.gather(*waiters)
+    assert {settlement.result for settlement in settled} == {"late"}
+
+
+async def running(deployed: Deployed) -> bool:
+    """The Attempt is under way and the report says so."""
+    return bool((await deployed.client.report(deployed.thread)).attempts)
+
+
+async def test_a_follower_of_a_closed_client_is_told(deployed: Deployed) -> None:
+    """F35: a stream that ends without a terminal event raises."""
+    receipt = await deployed.client.submit(deployed.thread, AGENT, "say hi", key="k")
+    await deployed.client.wait(receipt, timeout=20)
+    client = await ThreadClient.connect(deployed.settings)
+    seen = []
+    with pytest.raises(StreamEnded):
+        async for record in client.follow(deployed.thread):
+            seen.append(record.kind)
+            if record.kind == "SubmissionSettled":
+                await client.close()
+    assert seen[-1] == "SubmissionSettled"
+    ended = [record.kind async for record in deployed.client.follow(deployed.thread, until=receipt.submission_id)]
+    assert ended == seen
 
 
 async def test_an_idle_object_gains_no_event_in_a_day(
