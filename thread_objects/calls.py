@@ -47,6 +47,10 @@ async def call(attempt: Callable[[], Awaitable[T]], *, object_id: str, address: 
         try:
             return await attempt()
         except _FAILURES as failure:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                # The SDK tells a cancelled wait as a failed update; whoever cancelled must not be kept waiting.
+                raise asyncio.CancelledError from failure
             error = typed(failure, object_id=object_id, address=address)
             if not error.retryable or loop.time() + pause_s > until:
                 raise error from failure
