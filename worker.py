@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from temporalio.client import Client
 from temporalio.worker import Worker
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from thread_objects import _runtime
 from thread_objects.agents import load_registry
@@ -57,23 +56,9 @@ def _parts() -> tuple[Any, ...]:
             "activities.ledger",
             "activities.recovery",
             "activities.sweep",
+            "workflows.sandbox",
             "workflows.thread_object",
             "workflows.thread_read",
-        )
-    )
-
-
-def workflow_runner(thread_object: Any) -> SandboxedWorkflowRunner:
-    """The sandbox, with the modules it takes as they are: pure, and checked for that by tests.
-
-    Without them every Thread Object would import (and compile) them anew: tens of milliseconds each. The workflow's own
-    module stays inside.
-    """
-    package = thread_object.__name__.rpartition(".")[0]
-    parts = tuple(f"{package}.{name}" for name in ("failure", "inbox", "passes", "pump", "timer", "views"))
-    return SandboxedWorkflowRunner(
-        restrictions=SandboxRestrictions.default.with_passthrough_modules(
-            *parts, "thread_objects", "pydantic", "pydantic_core", "rfc8785"
         )
     )
 
@@ -92,7 +77,7 @@ class WorkerProcess:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve until `stopping` is set."""
-        storage, attempt, ledger, recovery, sweep, thread_object, thread_read = _parts()
+        storage, attempt, ledger, recovery, sweep, sandbox, thread_object, thread_read = _parts()
         settings, clock = self._settings, SystemClock()
         temporal: Client = await connect(settings)
         store: Store = await asyncio.to_thread(
@@ -129,7 +114,7 @@ class WorkerProcess:
                     attempt_activities.attempt,
                 ],
                 activity_executor=threads,
-                workflow_runner=workflow_runner(thread_object),
+                workflow_runner=sandbox.workflow_runner(),
                 identity=self.identity,
                 max_cached_workflows=settings.workflow_cache,
                 max_concurrent_activities=settings.attempts,

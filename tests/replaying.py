@@ -6,17 +6,14 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
-import worker
-from thread_objects import _runtime
+from workflows import sandbox, thread_object
 
 
 def replayer() -> Replayer:
     """A replayer with the worker's own sandbox."""
-    package = _runtime.load("workflows").__name__
-    module = __import__(f"{package}.thread_object", fromlist=["ThreadObject"])
     return Replayer(
-        workflows=[module.ThreadObject],
-        workflow_runner=worker.workflow_runner(module),
+        workflows=[thread_object.ThreadObject],
+        workflow_runner=sandbox.workflow_runner(),
         data_converter=pydantic_data_converter,
     )
 
