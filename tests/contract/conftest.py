@@ -8,6 +8,7 @@ import pytest
 from storage import StoreLimits, open_store
 from storage.store import SqlStore
 from tests.contract.world import World
+from tests.postgres_server import PostgresServer
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -26,7 +26,7 @@ async def test_the_main_path_on_postgresql(
         threads = [f"{thread_id}-{k}" for k in range(6)]
 
         async def talk(thread: str) -> list[object]:
-            told = []
+            told: list[object] = []
             for n in range(4):
                 receipt = await client.submit(thread, AGENT, f"call look {n}; say {n}", key=f"k{n}")
                 told.append((await client.wait(receipt, timeout=30)).result)
