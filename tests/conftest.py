@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import socket
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -20,6 +21,7 @@ from tests.temporal_servers import DevServer, start_dev_server, start_time_skipp
 # interpreter under them aborts the process and with it the exit code of the whole run.
 atexit.register(time.sleep, 0.1)
 
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 AMBIENT = ("THREADS_", "TEMPORAL_")
 
 
@@ -34,6 +36,21 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     yield
     os.environ.clear()
     os.environ.update(kept)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loopback_only() -> Iterator[None]:
+    """Nothing that a test does in this process connects to another machine."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        if self.family in {socket.AF_INET, socket.AF_INET6} and address[0] not in LOOPBACK:
+            raise AssertionError(f"a test wants to reach {address[0]}")
+        connect(self, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -71,6 +71,14 @@ def test_every_test_states_its_law_and_checks_it(path: Path):
         assert escape not in source, f"{path.relative_to(ROOT)} holds {escape}"
 
 
+def test_files_are_found_without_git_too(monkeypatch: pytest.MonkeyPatch):
+    """A checkout that came as an archive, on a machine without git, is looked at as well."""
+    with_git = set(tracked())
+    monkeypatch.setenv("PATH", "")
+    without_git = set(tracked.__wrapped__())
+    assert {path for path in with_git if path.suffix == ".py"} <= without_git
+
+
 def test_no_test_module_is_empty():
     """A file called test_* holds at least one test."""
     assert [str(path.relative_to(ROOT)) for path in TEST_FILES if not laws_of(path)] == []

@@ -2,25 +2,38 @@
 
 import ast
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+MADE = {".git", ".venv", ".threads", ".hypothesis", "__pycache__", "build", "dist"}
 DEPLOYMENT = ("workflows", "activities", "storage")
 
 
 @cache
 def tracked() -> tuple[Path, ...]:
-    """Files that are, or are about to be, in the repository; outside of git every file that is not ignored by name."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=30,
-    )
+    """Files that are, or are about to be, in the repository; where git cannot say, all that no tool has made."""
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return tuple(_walk(ROOT))
     return tuple(path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file())
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and path.name not in MADE and not path.name.endswith("_cache"):
+            yield from _walk(path)
+        elif path.is_file() and path.suffix != ".pyc":
+            yield path
 
 
 def sources(*folders: str) -> list[Path]:
