@@ -5,6 +5,7 @@ and never an answer.
 """
 
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,9 +21,9 @@ from .engine import NOTIFY_CHANNEL, Database, Row
 from .postgres import translated as postgres_errors
 from .sqlite import translated as sqlite_errors
 
-_POLL_MIN_SECONDS = 0.005
+_POLL_MIN_SECONDS = 0.001
 _POLL_MAX_SECONDS = 0.25
-_POLL_GROWTH = 1.2
+_POLL_GROWTH = 1.15
 
 
 class Watch(Protocol):
@@ -30,6 +31,9 @@ class Watch(Protocol):
 
     def wait(self, timeout_ms: int) -> bool:
         """True when something was committed since the last call, False after the timeout."""
+
+    def quicken(self) -> None:
+        """Somebody new waits: look often again, at once."""
 
     def close(self) -> None:
         """Release what it holds."""
@@ -62,6 +66,10 @@ class SqlReader:
         """Wait until something was committed, at most this long."""
         return self._watch.wait(timeout_ms)
 
+    def quicken(self) -> None:
+        """Somebody new waits. May be called from another thread than the one that waits."""
+        self._watch.quicken()
+
     def close(self) -> None:
         """Release the connections. Idempotent."""
         self._watch.close()
@@ -75,6 +83,11 @@ class SqlitePoll:
         self._connection = connect()
         self._seen = self._version()
         self._pause = _POLL_MIN_SECONDS
+        self._quick = threading.Event()
+
+    def quicken(self) -> None:
+        """End the current pause and begin again with short ones."""
+        self._quick.set()
 
     def wait(self, timeout_ms: int) -> bool:
         """True when the counter moved since the last call."""
@@ -88,7 +101,9 @@ class SqlitePoll:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            time.sleep(min(self._pause, left))
+            if self._quick.wait(min(self._pause, left)):
+                self._quick.clear()
+                self._pause = _POLL_MIN_SECONDS
             self._pause = min(_POLL_MAX_SECONDS, self._pause * _POLL_GROWTH)
 
     def close(self) -> None:
@@ -109,6 +124,9 @@ class PostgresListen:
         self._connection: psycopg.Connection[Row] | None = None
         self._closed = False
         self._listen()
+
+    def quicken(self) -> None:
+        """Nothing to do: the server tells at once."""
 
     def wait(self, timeout_ms: int) -> bool:
         """True when something was notified, or may have been while the connection was away."""

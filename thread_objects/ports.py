@@ -281,5 +281,8 @@ class Reader(Protocol):
         PostgreSQL: LISTEN on a connection of its own. SQLite: a short poll of the file's change counter.
         """
 
+    def quicken(self) -> None:
+        """Somebody new waits: look often again. May be called from another thread than the one that waits."""
+
     def close(self) -> None:
         """Release the connection."""

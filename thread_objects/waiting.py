@@ -30,6 +30,7 @@ class SettlementWatch:
         self._fresh = False
         self._closed = False
         self._thread: threading.Thread | None = None
+        self._reader: Reader | None = None
         self.failure: ThreadError | None = None
         """Why the last look failed, None when it did not. Waiters go on: the database may come back."""
 
@@ -45,6 +46,8 @@ class SettlementWatch:
                 self._thread = threading.Thread(target=self._watch, name="settlement-watch", daemon=True)
                 self._thread.start()
             self._wanted.notify()
+            if self._reader is not None:
+                self._reader.quicken()
         try:
             return await future
         finally:
@@ -64,23 +67,22 @@ class SettlementWatch:
             self._thread.join(timeout=5)
 
     def _watch(self) -> None:
-        reader: Reader | None = None
         pause_s = 0.05
         while not self._closed:
             try:
-                reader = reader or self._open_reader()
+                reader = self._reader = self._reader or self._open_reader()
                 self._look(reader)
                 self.failure, pause_s = None, 0.05
             except ThreadError as error:
                 self.failure = error
-                if reader is not None:
-                    reader.close()
-                    reader = None
+                if self._reader is not None:
+                    self._reader.close()
+                    self._reader = None
                 with self._lock:
                     self._wanted.wait(timeout=pause_s)
                 pause_s = min(RECONNECT_S_MAX, pause_s * 2)
-        if reader is not None:
-            reader.close()
+        if self._reader is not None:
+            self._reader.close()
 
     def _look(self, reader: Reader) -> None:
         with self._lock:
