@@ -8,23 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import timedelta
+from collections.abc import AsyncIterator
 from typing import Any, Self, TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from temporalio.client import (
     Client,
-    WithStartWorkflowOperation,
-    WorkflowHandle,
 )
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
-from thread_objects import _runtime
-from thread_objects.calls import RETRY_S, call
-from thread_objects.connection import connect, resolve
+from thread_objects.connection import connect
 from thread_objects.contract import ids, limits, names
-from thread_objects.contract.activities import ReadAnswer, ReadRequest
 from thread_objects.contract.messages import (
     Abort,
     AbortAnswer,
@@ -40,26 +33,20 @@ from thread_objects.contract.messages import (
     UnknownAnswer,
     Wake,
 )
-from thread_objects.contract.object import ObjectConfig, ObjectStart
 from thread_objects.contract.reports import AlarmView, ObjectReport, RefusedInput, StatusView
 from thread_objects.contract.states import Decision, ResolutionKind
 from thread_objects.errors import (
     InvalidInput,
     NotFound,
     SignalRefused,
-    StoreUnavailable,
-    StreamEnded,
     WaitTimeout,
 )
-from thread_objects.ports import Reader
+from thread_objects.objects import Objects
+from thread_objects.reading import Reading
 from thread_objects.settings import Settings, load_settings
 from thread_objects.waiting import SettlementWatch
 
-T = TypeVar("T")
 M = TypeVar("M")
-
-TASK_TIMEOUT = timedelta(seconds=5)
-RPC_TIMEOUT = timedelta(seconds=15)
 
 
 class ThreadClient:
@@ -70,20 +57,9 @@ class ThreadClient:
 
     def __init__(self, temporal: Client, settings: Settings) -> None:
         self._temporal = temporal
-        self._settings = settings
-        self._address = resolve(settings).address or ""
-        self._reader: Reader | None = None
-        self._closed = False
-        self._reader_lock = asyncio.Lock()
-        self._watch = SettlementWatch(self._open_reader) if settings.database_url else None
-        self._config = ObjectConfig(
-            alarm_backoff_base_ms=settings.alarm_backoff_base_ms,
-            alarm_backoff_cap_ms=settings.alarm_backoff_cap_ms,
-            heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
-            continue_events=settings.continue_events,
-            continue_updates=settings.continue_updates,
-            continue_bytes=settings.continue_bytes,
-        )
+        self._objects = Objects(temporal, settings)
+        self._reading = Reading(temporal, self._objects, settings)
+        self._watch = SettlementWatch(self._reading.open_reader) if settings.database_url else None
 
     # --- life ---------------------------------------------------------------------------------------------------
 
@@ -119,12 +95,9 @@ class ThreadClient:
 
     async def close(self) -> None:
         """Release the database connection and the poller. The Temporal connection closes with its last user."""
-        self._closed = True
         if self._watch is not None:
             await asyncio.to_thread(self._watch.close)
-        if self._reader is not None:
-            await asyncio.to_thread(self._reader.close)
-            self._reader = None
+        await self._reading.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -155,7 +128,7 @@ class ThreadClient:
         `AdmissionLimitExceeded`, `InvalidInput`, `Busy` (after 30 s of trying), `ServerUnavailable`.
         """
         message = self._submission(thread_id, agent, input, key, principal)
-        return await self._update(thread_id, names.SUBMIT, message, Receipt, start=True)
+        return await self._objects.update(thread_id, names.SUBMIT, message, Receipt, start=True)
 
     async def submit_signal(
         self,
@@ -174,27 +147,14 @@ class ThreadClient:
         message = self._submission(thread_id, agent, input, key, principal)
         payload_bytes = len(message.model_dump_json(by_alias=True).encode())
         if payload_bytes > limits.SIGNAL_BYTES_MAX:
-            return await self._update(thread_id, names.SUBMIT, message, Receipt, start=True)
-        await self._call(
-            lambda: self._temporal.start_workflow(
-                names.WORKFLOW_TYPE,
-                ObjectStart(config=self._config),
-                id=thread_id,
-                task_queue=self._settings.task_queue,
-                task_timeout=TASK_TIMEOUT,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                start_signal=names.SUBMIT,
-                start_signal_args=[message],
-                rpc_timeout=RPC_TIMEOUT,
-            )
-        )
+            return await self._objects.update(thread_id, names.SUBMIT, message, Receipt, start=True)
+        await self._objects.signal(thread_id, names.SUBMIT, message)
         return _pending(message)
 
     async def abort(self, thread_id: str, submission_id: str, *, author: str, reason: str) -> AbortAnswer:
         """Ask for a Submission to be aborted; the first request wins. `SettlementConflict` when it is settled."""
         message = _valid(Abort, thread_id=thread_id, submission_id=submission_id, author=author, reason=reason)
-        return await self._update(thread_id, names.ABORT, message, AbortAnswer)
+        return await self._objects.update(thread_id, names.ABORT, message, AbortAnswer)
 
     async def resolve_approval(
         self,
@@ -216,7 +176,7 @@ class ThreadClient:
             resolver=resolver,
             reason=reason,
         )
-        return await self._update(thread_id, names.RESOLVE_APPROVAL, message, ApprovalAnswer)
+        return await self._objects.update(thread_id, names.RESOLVE_APPROVAL, message, ApprovalAnswer)
 
     async def resolve_unknown(
         self,
@@ -242,63 +202,38 @@ class ThreadClient:
             author=author,
             reason=reason,
         )
-        return await self._update(thread_id, names.RESOLVE_UNKNOWN, message, UnknownAnswer)
+        return await self._objects.update(thread_id, names.RESOLVE_UNKNOWN, message, UnknownAnswer)
 
     async def wake(self, thread_id: str) -> AlarmView:
         """A hint to look again. Grants nothing; returns the alarm slot."""
-        return await self._update(thread_id, names.WAKE, Wake(), AlarmView)
+        return await self._objects.update(thread_id, names.WAKE, Wake(), AlarmView)
 
     # --- reads ------------------------------------------------------------------------------------------------------
 
     async def report(self, thread_id: str) -> ObjectReport:
         """The Thread Object's own view: what is owed, what blocks it, what will happen next."""
-        return await self._query(thread_id, names.QUERY_REPORT, None, ObjectReport)
+        return await self._objects.query(thread_id, names.QUERY_REPORT, None, ObjectReport)
 
     async def status(self, submission_id: str, *, thread_id: str | None = None) -> SubmissionStatus | None:
         """Where a Submission stands; None when the database has never seen it."""
         del thread_id
-        return (await self._read(ReadRequest(submission_id=submission_id))).status
+        return await self._reading.status(submission_id)
 
     async def find(self, thread_id: str, principal: str, key: str) -> SubmissionStatus | None:
         """The Submission of an idempotency key; None is proof that it was never admitted."""
-        return (await self._read(ReadRequest(thread_id=thread_id, principal=principal, key=key))).status
+        return await self._reading.find(thread_id, principal, key)
 
     async def log(self, thread_id: str, *, after: int = 0, limit: int = 256) -> list[LogRecord]:
         """A page of the Thread's log past sequence `after`, 1 to 1 024 records (fewer when they are large)."""
-        if not 1 <= limit <= limits.READ_PAGE_RECORDS_MAX:
-            raise InvalidInput(what="limit", limit="read-page", actual=limit, maximum=limits.READ_PAGE_RECORDS_MAX)
-        return list((await self._read(ReadRequest(thread_id=thread_id, after=after, limit=limit))).records)
+        return await self._reading.log(thread_id, after=after, limit=limit)
 
-    async def follow(self, thread_id: str, *, after: int = 0, until: str | None = None) -> AsyncIterator[LogRecord]:
+    def follow(self, thread_id: str, *, after: int = 0, until: str | None = None) -> AsyncIterator[LogRecord]:
         """The log from `after` on, as it grows. Ends after the settlement of `until`; without it, never by itself.
 
         A stream that ends in any other way raises: `StreamEnded` when the client was closed, `StoreUnavailable` when the
         database stayed away for 30 s.
         """
-        pause_s = 0.02
-        while True:
-            if self._closed:
-                raise StreamEnded(thread_id=thread_id)
-            page = await self._page(thread_id, after)
-            for record in page:
-                after = record.sequence
-                yield record
-                if until is not None and record.record_id == ids.settlement_id(until):
-                    return
-            pause_s = 0.02 if page else min(0.5, pause_s * 1.5)
-            if not page:
-                await asyncio.sleep(pause_s)
-
-    async def _page(self, thread_id: str, after: int) -> list[LogRecord]:
-        """A page for a follower, who outlasts a database that is away for a while."""
-        until = asyncio.get_running_loop().time() + RETRY_S
-        while True:
-            try:
-                return await self.log(thread_id, after=after)
-            except StoreUnavailable:
-                if self._closed or asyncio.get_running_loop().time() > until:
-                    raise
-                await asyncio.sleep(0.25)
+        return self._reading.follow(thread_id, after=after, until=until)
 
     async def wait(
         self,
@@ -364,7 +299,7 @@ class ThreadClient:
         if thread_id is None:
             return False
         try:
-            view = await self._query(thread_id, names.QUERY_STATUS, submission_id, StatusView)
+            view = await self._objects.query(thread_id, names.QUERY_STATUS, submission_id, StatusView)
         except NotFound:
             raise NotFound(what="submission", id=submission_id) from None
         if isinstance(view.detail, dict) and "code" in view.detail:
@@ -377,93 +312,9 @@ class ThreadClient:
             raise NotFound(what="submission", id=submission_id)
         return True
 
-    async def _call(self, attempt: Callable[[], Awaitable[T]], *, object_id: str = "") -> T:
-        return await call(attempt, object_id=object_id, address=self._address)
-
     def _submission(self, thread_id: str, agent: str, given: JsonValue, key: str | None, principal: str) -> Submit:
         drawn = key if key is not None else uuid.uuid4().hex
         return _valid(Submit, thread_id=thread_id, agent_id=agent, principal=principal, key=drawn, input=given)
-
-    async def _update(self, object_id: str, name: str, message: Any, answer: type[T], *, start: bool = False) -> T:
-        update_bytes = len(message.model_dump_json(by_alias=True).encode())
-        if update_bytes > limits.UPDATE_BYTES_MAX:
-            raise InvalidInput(what=name, limit="wire-bytes", actual=update_bytes, maximum=limits.UPDATE_BYTES_MAX)
-
-        async def with_start() -> T:
-            operation: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
-                names.WORKFLOW_TYPE,
-                ObjectStart(config=self._config),
-                id=object_id,
-                task_queue=self._settings.task_queue,
-                task_timeout=TASK_TIMEOUT,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            )
-            # The start's own outcome is told through the update; its future must be looked at all the same.
-            started = asyncio.ensure_future(operation.workflow_handle())
-            started.add_done_callback(lambda task: task.cancelled() or task.exception())
-            try:
-                result: T = await self._temporal.execute_update_with_start_workflow(
-                    name, message, start_workflow_operation=operation, result_type=answer, rpc_timeout=RPC_TIMEOUT
-                )
-            finally:
-                started.cancel()
-            return result
-
-        async def existing() -> T:
-            result: T = await self._handle(object_id).execute_update(
-                name, message, result_type=answer, rpc_timeout=RPC_TIMEOUT
-            )
-            return result
-
-        return await self._call(with_start if start else existing, object_id=object_id)
-
-    async def _query(self, object_id: str, name: str, argument: Any, answer: type[T]) -> T:
-        async def ask() -> T:
-            handle = self._handle(object_id)
-            if argument is None:
-                result: T = await handle.query(name, result_type=answer, rpc_timeout=RPC_TIMEOUT)
-            else:
-                result = await handle.query(name, argument, result_type=answer, rpc_timeout=RPC_TIMEOUT)
-            return result
-
-        return await self._call(ask, object_id=object_id)
-
-    async def _read(self, request: ReadRequest) -> ReadAnswer:
-        if self._settings.database_url is not None:
-            async with self._reader_lock:
-                return await asyncio.to_thread(self._read_database, request)
-
-        async def ask() -> ReadAnswer:
-            answer: ReadAnswer = await self._temporal.execute_workflow(
-                names.READ_WORKFLOW_TYPE,
-                request,
-                id=f"read-{uuid.uuid4().hex}",
-                task_queue=self._settings.task_queue,
-                result_type=ReadAnswer,
-                execution_timeout=timedelta(seconds=15),
-                rpc_timeout=RPC_TIMEOUT,
-            )
-            return answer
-
-        return await self._call(ask)
-
-    def _read_database(self, request: ReadRequest) -> ReadAnswer:
-        reader = self._reader = self._reader or self._open_reader()
-        if request.submission_id is not None:
-            return ReadAnswer(status=reader.status(request.submission_id))
-        if request.key is not None and request.principal is not None and request.thread_id is not None:
-            return ReadAnswer(status=reader.find(request.thread_id, request.principal, request.key))
-        if request.thread_id is None:
-            raise InvalidInput(what="nothing to read")
-        return ReadAnswer(records=tuple(reader.log(request.thread_id, after=request.after, limit=request.limit)))
-
-    def _open_reader(self) -> Reader:
-        reader: Reader = _runtime.load("storage").open_reader(self._settings.database_url)
-        return reader
-
-    def _handle(self, object_id: str) -> WorkflowHandle[Any, Any]:
-        return self._temporal.get_workflow_handle(object_id)
 
 
 def _pending(message: Submit) -> PendingReceipt:

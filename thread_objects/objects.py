@@ -1,0 +1,113 @@
+"""Messages to Thread Objects: updates (with start), signals (with start), queries. Bounded, typed, repeated if that helps."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+
+from thread_objects.calls import call
+from thread_objects.connection import resolve
+from thread_objects.contract import limits, names
+from thread_objects.contract.object import ObjectConfig, ObjectStart
+from thread_objects.contract.wire import Wire
+from thread_objects.errors import InvalidInput
+from thread_objects.settings import Settings
+
+T = TypeVar("T")
+
+TASK_TIMEOUT = timedelta(seconds=5)
+"""A worker that was killed with a workflow task in hand costs this much, not Temporal's default of 10 s."""
+RPC_TIMEOUT = timedelta(seconds=15)
+
+
+class Objects:
+    """Thread Objects by their workflow id, started on their first mutation."""
+
+    def __init__(self, temporal: Client, settings: Settings) -> None:
+        self._temporal = temporal
+        self._task_queue = settings.task_queue
+        self._address = resolve(settings).address or ""
+        self._config = ObjectConfig(
+            alarm_backoff_base_ms=settings.alarm_backoff_base_ms,
+            alarm_backoff_cap_ms=settings.alarm_backoff_cap_ms,
+            heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
+            continue_events=settings.continue_events,
+            continue_updates=settings.continue_updates,
+            continue_bytes=settings.continue_bytes,
+        )
+
+    async def call(self, attempt: Callable[[], Awaitable[T]], *, object_id: str = "") -> T:
+        """Any call of the Temporal client, with the bounds and errors of `thread_objects.calls`."""
+        return await call(attempt, object_id=object_id, address=self._address)
+
+    async def signal(self, object_id: str, name: str, message: Wire) -> None:
+        """Signal, starting the object if it is not there. Returns when the server has it."""
+        await self.call(
+            lambda: self._temporal.start_workflow(
+                names.WORKFLOW_TYPE,
+                ObjectStart(config=self._config),
+                id=object_id,
+                task_queue=self._task_queue,
+                task_timeout=TASK_TIMEOUT,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                start_signal=name,
+                start_signal_args=[message],
+                rpc_timeout=RPC_TIMEOUT,
+            ),
+            object_id=object_id,
+        )
+
+    async def update(self, object_id: str, name: str, message: Wire, answer: type[T], *, start: bool = False) -> T:
+        """Update, and its typed answer; with `start` the object is started if it is not there."""
+        update_bytes = len(message.model_dump_json(by_alias=True).encode())
+        if update_bytes > limits.UPDATE_BYTES_MAX:
+            raise InvalidInput(what=name, limit="wire-bytes", actual=update_bytes, maximum=limits.UPDATE_BYTES_MAX)
+
+        async def with_start() -> T:
+            operation: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+                names.WORKFLOW_TYPE,
+                ObjectStart(config=self._config),
+                id=object_id,
+                task_queue=self._task_queue,
+                task_timeout=TASK_TIMEOUT,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            )
+            # The start's own outcome is told through the update; its future must be looked at all the same.
+            started = asyncio.ensure_future(operation.workflow_handle())
+            started.add_done_callback(lambda task: task.cancelled() or task.exception())
+            try:
+                result: T = await self._temporal.execute_update_with_start_workflow(
+                    name, message, start_workflow_operation=operation, result_type=answer, rpc_timeout=RPC_TIMEOUT
+                )
+            finally:
+                started.cancel()
+            return result
+
+        async def existing() -> T:
+            result: T = await self._handle(object_id).execute_update(
+                name, message, result_type=answer, rpc_timeout=RPC_TIMEOUT
+            )
+            return result
+
+        return await self.call(with_start if start else existing, object_id=object_id)
+
+    async def query(self, object_id: str, name: str, argument: Any, answer: type[T]) -> T:
+        """Query; `NotFound` where there is no such object."""
+
+        async def ask() -> T:
+            handle = self._handle(object_id)
+            if argument is None:
+                result: T = await handle.query(name, result_type=answer, rpc_timeout=RPC_TIMEOUT)
+            else:
+                result = await handle.query(name, argument, result_type=answer, rpc_timeout=RPC_TIMEOUT)
+            return result
+
+        return await self.call(ask, object_id=object_id)
+
+    def _handle(self, object_id: str) -> WorkflowHandle[Any, Any]:
+        return self._temporal.get_workflow_handle(object_id)

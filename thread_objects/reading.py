@@ -1,0 +1,120 @@
+"""What a client reads: from the database where it has one, else through a short workflow. The answers are the same."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+from temporalio.client import Client
+
+from thread_objects import _runtime
+from thread_objects.calls import RETRY_S
+from thread_objects.contract import ids, limits, names
+from thread_objects.contract.activities import ReadAnswer, ReadRequest
+from thread_objects.contract.messages import LogRecord, SubmissionStatus
+from thread_objects.errors import InvalidInput, StoreUnavailable, StreamEnded
+from thread_objects.objects import RPC_TIMEOUT, Objects
+from thread_objects.ports import Reader
+from thread_objects.settings import Settings
+
+FOLLOW_PAGE = 256
+
+
+class Reading:
+    """Statuses and logs. One database connection, opened at the first read, used by one read at a time."""
+
+    def __init__(self, temporal: Client, objects: Objects, settings: Settings) -> None:
+        self._temporal = temporal
+        self._objects = objects
+        self._settings = settings
+        self._reader: Reader | None = None
+        self._lock = asyncio.Lock()
+        self._closed = False
+
+    def open_reader(self) -> Reader:
+        """A connection of one's own to the database."""
+        reader: Reader = _runtime.load("storage").open_reader(self._settings.database_url)
+        return reader
+
+    async def close(self) -> None:
+        """Release the connection; followers are told."""
+        self._closed = True
+        if self._reader is not None:
+            await asyncio.to_thread(self._reader.close)
+            self._reader = None
+
+    async def status(self, submission_id: str) -> SubmissionStatus | None:
+        """Where a Submission stands."""
+        return (await self._read(ReadRequest(submission_id=submission_id))).status
+
+    async def find(self, thread_id: str, principal: str, key: str) -> SubmissionStatus | None:
+        """The Submission of an idempotency key."""
+        return (await self._read(ReadRequest(thread_id=thread_id, principal=principal, key=key))).status
+
+    async def log(self, thread_id: str, *, after: int, limit: int) -> list[LogRecord]:
+        """A page of a Thread's log."""
+        if not 1 <= limit <= limits.READ_PAGE_RECORDS_MAX:
+            raise InvalidInput(what="limit", limit="read-page", actual=limit, maximum=limits.READ_PAGE_RECORDS_MAX)
+        return list((await self._read(ReadRequest(thread_id=thread_id, after=after, limit=limit))).records)
+
+    async def follow(self, thread_id: str, *, after: int = 0, until: str | None = None) -> AsyncIterator[LogRecord]:
+        """The log from `after` on, as it grows. Ends after the settlement of `until`; without it, never by itself.
+
+        A stream that ends in any other way raises: `StreamEnded` when the client was closed, `StoreUnavailable` when the
+        database stayed away for 30 s.
+        """
+        pause_s = 0.02
+        while True:
+            if self._closed:
+                raise StreamEnded(thread_id=thread_id)
+            page = await self._page(thread_id, after)
+            for record in page:
+                after = record.sequence
+                yield record
+                if until is not None and record.record_id == ids.settlement_id(until):
+                    return
+            pause_s = 0.02 if page else min(0.5, pause_s * 1.5)
+            if not page:
+                await asyncio.sleep(pause_s)
+
+    async def _page(self, thread_id: str, after: int) -> list[LogRecord]:
+        """A page for a follower, who outlasts a database that is away for a while."""
+        until = asyncio.get_running_loop().time() + RETRY_S
+        while True:
+            try:
+                return await self.log(thread_id, after=after, limit=FOLLOW_PAGE)
+            except StoreUnavailable:
+                if self._closed or asyncio.get_running_loop().time() > until:
+                    raise
+                await asyncio.sleep(0.25)
+
+    async def _read(self, request: ReadRequest) -> ReadAnswer:
+        if self._settings.database_url is not None:
+            async with self._lock:
+                return await asyncio.to_thread(self._read_database, request)
+
+        async def ask() -> ReadAnswer:
+            answer: ReadAnswer = await self._temporal.execute_workflow(
+                names.READ_WORKFLOW_TYPE,
+                request,
+                id=f"read-{uuid.uuid4().hex}",
+                task_queue=self._settings.task_queue,
+                result_type=ReadAnswer,
+                execution_timeout=timedelta(seconds=15),
+                rpc_timeout=RPC_TIMEOUT,
+            )
+            return answer
+
+        return await self._objects.call(ask)
+
+    def _read_database(self, request: ReadRequest) -> ReadAnswer:
+        reader = self._reader = self._reader or self.open_reader()
+        if request.submission_id is not None:
+            return ReadAnswer(status=reader.status(request.submission_id))
+        if request.key is not None and request.principal is not None and request.thread_id is not None:
+            return ReadAnswer(status=reader.find(request.thread_id, request.principal, request.key))
+        if request.thread_id is None:
+            raise InvalidInput(what="nothing to read")
+        return ReadAnswer(records=tuple(reader.log(request.thread_id, after=request.after, limit=request.limit)))
