@@ -1,4 +1,4 @@
-"""Messages to Thread Objects: updates (with start), signals (with start), queries. Bounded, typed, repeated if that helps."""
+"""Messages to Thread Objects: updates and signals (with start), queries. Bounded, typed, repeated where that helps."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -62,8 +62,8 @@ class Reading:
     async def follow(self, thread_id: str, *, after: int = 0, until: str | None = None) -> AsyncIterator[LogRecord]:
         """The log from `after` on, as it grows. Ends after the settlement of `until`; without it, never by itself.
 
-        A stream that ends in any other way raises: `StreamEnded` when the client was closed, `StoreUnavailable` when the
-        database stayed away for 30 s.
+        A stream that ends in any other way raises: `StreamEnded` when the client was closed, `StoreUnavailable`
+        when the database stayed away for 30 s.
         """
         pause_s = 0.02
         while True:

@@ -1,10 +1,11 @@
 """What a failed activity tells a pass: one bounded word, and whether the database was away.
 
-A local activity's failure arrives wrapped in an `ActivityError` when it happens and bare when its marker is replayed, so
-everything here looks past the wrapping: the state must come out the same.
+A local activity's failure arrives wrapped in an `ActivityError` when it happens and bare when its marker is replayed:
+everything here looks past the wrapping, so that the state comes out the same.
 """
 
-from temporalio.exceptions import ActivityError, ApplicationError, FailureError, TimeoutError, TimeoutType
+from temporalio import exceptions
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError, TimeoutType
 
 from thread_objects.contract import limits
 from thread_objects.errors import StoreUnavailable, from_failure
@@ -15,7 +16,7 @@ def told(failure: BaseException) -> str:
     cause = _bare(failure)
     if isinstance(cause, ApplicationError):
         return (cause.type or "failure")[: limits.NAME_CHARS_MAX]
-    if isinstance(cause, TimeoutError):
+    if isinstance(cause, exceptions.TimeoutError):
         kind = cause.type.name if isinstance(cause.type, TimeoutType) else "some"
         return f"{kind.lower().replace('_', '-')} timeout"
     return type(cause).__name__

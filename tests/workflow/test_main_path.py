@@ -52,12 +52,12 @@ async def test_inputs_run_in_order_and_the_object_comes_to_rest(deployed: Deploy
 
     async def at_rest() -> bool:
         report = await deployed.client.report(deployed.thread)
-        return report.generation.processed >= report.generation.dirty and report.alarm.maintenance is None
+        return report.generation.processed >= report.generation.dirty and report.alarm.timer is None
 
     await until(at_rest)
     report = await deployed.client.report(deployed.thread)
     assert (report.attempts, report.inbox, report.settled_total) == ((), 0, 5)
-    assert report.alarm.timer is None
+    assert report.alarm.maintenance is None
 
 
 async def test_results_are_the_same_without_a_database_url(deployed: Deployed) -> None:

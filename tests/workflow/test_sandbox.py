@@ -34,7 +34,7 @@ async def test_contexts_are_answered_as_the_sdk_would(monkeypatch: pytest.Monkey
 
     lean = LeanSandbox.create_instance
     monkeypatch.setattr(LeanSandbox, "create_instance", create)
-    history, _ = load(sorted(FOLDER.glob("*.json"))[0])
+    history, _ = load(min(FOLDER.glob("*.json")))
     await replayer().replay_workflow(history)
     assert len(compared) > 10
     assert plain is SandboxedWorkflowRunner.create_instance
@@ -47,9 +47,9 @@ class Impure:
     @workflow.run
     async def run(self) -> str:
         """Refused."""
-        import datetime
+        import datetime as dt
 
-        return str(datetime.datetime.now())
+        return str(dt.datetime.now())
 
 
 async def test_workflow_code_is_still_restricted(temporal_client: Client, task_queue: str) -> None:
