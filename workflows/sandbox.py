@@ -1,9 +1,9 @@
 """The SDK's sandbox, asking its own code directly.
 
 For every payload of every task the SDK asks the workflow instance in which context it belongs. The sandboxed instance
-answers by compiling and executing a line of code inside the sandbox: a fifth of a busy worker's time, for an answer that
-comes from the SDK alone. Here that one question goes straight to the SDK's object. Workflow code runs in the sandbox
-as ever.
+answers by compiling and executing a line of code inside the sandbox: a fifth of a busy worker's time, for an answer
+that comes from the SDK alone. Here that one question goes straight to the SDK's object. Workflow code runs in the
+sandbox as ever.
 """
 
 from typing import Any
