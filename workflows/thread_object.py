@@ -62,6 +62,9 @@ class ThreadObject:
         self.runs = carried.runs + 1
         self.settled_total = carried.settled_total
         self.updates = 0
+        info = workflow.info()
+        # A fresh history starts with what is carried, and with what came before its first task.
+        self._begun_at = (info.get_current_history_length(), info.get_current_history_size())
         self.closing = False
         self.broken: BaseException | None = None
         self._follow = False
@@ -122,12 +125,16 @@ class ThreadObject:
         return min(finite, default=None)
 
     def continue_wanted(self) -> bool:
-        """Our own trigger lies far below the server's suggestion, so that a cold replay stays short."""
+        """Our own trigger lies far below the server's suggestion, so that a cold replay stays short.
+
+        What the run began with does not count: an object that carries much would move for ever and apply nothing.
+        """
         info = workflow.info()
+        length, size = self._begun_at
         return (
             info.is_continue_as_new_suggested()
-            or info.get_current_history_length() >= self.config.continue_events
-            or info.get_current_history_size() >= self.config.continue_bytes
+            or info.get_current_history_length() - length >= self.config.continue_events
+            or info.get_current_history_size() - size >= self.config.continue_bytes
             or self.updates >= self.config.continue_updates
         )
 

@@ -1,6 +1,8 @@
 """A life without end: continue-as-new under load that never pauses, with nothing lost and nothing done twice."""
 
 import asyncio
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,3 +118,28 @@ async def test_a_running_attempt_yields_and_resumes_in_the_next_run(settings: Se
         log = await client.log(thread_id, limit=1024)
         responses = [record.record_id for record in log if record.kind == "ModelResponseRecorded"]
         assert len(responses) == len(set(responses)) == 41
+
+
+async def test_an_object_that_carries_more_than_its_trigger_still_applies_it(
+    settings: Settings, thread_id: str, tmp_path: Path
+) -> None:
+    """What a run begins with is no reason to move again: nothing accepted may travel for ever."""
+    small = settings.model_copy(update={"continue_bytes": 65_536, "continue_events": 1_000})
+    async with running_worker(small), connected(small) as client:
+        receipt = await client.submit(thread_id, AGENT, "say first", key="first")
+        await client.wait(receipt, timeout=20)
+        lock = sqlite3.connect(tmp_path / "threads.db", isolation_level=None, timeout=10)
+        lock.execute("BEGIN IMMEDIATE")
+        try:
+            text = "say " + "y" * 50_000
+            sent = [await client.submit_signal(thread_id, AGENT, text, key=f"k{n}") for n in range(3)]
+
+            async def moved() -> bool:
+                return (await client.report(thread_id)).run_count > 1
+
+            await until(moved)
+        finally:
+            lock.execute("ROLLBACK")
+            lock.close()
+        for pending in sent:
+            assert (await client.wait(pending, timeout=20)).outcome is Outcome.COMPLETED
