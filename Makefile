@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo dev test check format unit bench chaos simulation wheel lock clean
+.PHONY: help install demo dev test check format bench soak wheel lock clean
 
 help:  ## Show the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ check: $(STAMP)  ## The fast loop: format, lint, types, import layers, unit test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit
+
+soak: $(STAMP)  ## 3 000 inputs on one thread with two followers (some minutes)
+	SOAK_INPUTS=3000 $(BIN)/python -m pytest tests/workflow/test_field_cases.py -k long_thread
 
 format: $(STAMP)  ## Format and mend what can be mended
 	$(BIN)/ruff format .
