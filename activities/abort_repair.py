@@ -6,7 +6,7 @@ facts that were already given become canonical, and then the Submission settles.
 
 from thread_objects import failpoints
 from thread_objects.contract.records import Batch
-from thread_objects.contract.states import Disposition, ResolutionKind, SubmissionState
+from thread_objects.contract.states import Disposition, SubmissionState
 from thread_objects.core.recovery import (
     Evidence,
     Snapshot,
@@ -14,9 +14,7 @@ from thread_objects.core.recovery import (
     aborted_settlement,
     approval_batches,
     classify,
-    resolution_batches,
-    unknown_batches,
-    unknown_intent,
+    closing_batches,
 )
 from thread_objects.core.recovery.classify import WAITING_FOR_CHILD
 from thread_objects.core.recovery.decisions import SettleAborted
@@ -99,11 +97,5 @@ class AbortRepair:
         if snapshot.abort_intent is not None and not evidence.abort_recorded:
             batches.append(abort_batch(snapshot, snapshot.abort_intent, now, deployment_id=deployment_id))
         batches += approval_batches(snapshot, evidence, now, deployment_id=deployment_id)
-        batches += resolution_batches(snapshot, evidence, now, deployment_id=deployment_id, facts_only=True)
-        uncertain = [
-            (call, OPEN)
-            for call in evidence.ordinary_open_calls()
-            if (intent := unknown_intent(snapshot, call)) is None or intent.kind is ResolutionKind.SAFE_TO_RETRY
-        ]
-        batches += unknown_batches(snapshot, uncertain, now, deployment_id=deployment_id)
+        batches += closing_batches(snapshot, evidence, OPEN, now, deployment_id=deployment_id)
         return batches

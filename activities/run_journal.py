@@ -15,6 +15,7 @@ from thread_objects import failpoints
 from thread_objects.agents.binding import AgentBinding, Response, Result
 from thread_objects.agents.policy import ApprovalAnswer, ApprovalQuestion
 from thread_objects.agents.transcript import Call, RunLog, Turn
+from thread_objects.contract.records import Batch
 from thread_objects.contract.states import CallKind, Decision, ToolClass
 from thread_objects.core.evidence import evidence_of
 from thread_objects.core.recovery import approval_batches
@@ -65,6 +66,8 @@ class RunJournal:
         self._batches = TurnBatches(commits.claim.submission_id, commits.deployment_id)
         self._superseded = commits.claim.superseded_epoch
         self._first = True
+        self._unseen: Batch | None = None
+        """Results that the store may hold, although it did not say so."""
         self.stopping = False
         """The work is wanted back at the next Turn boundary."""
         self.running: dict[str, Call] = {}
@@ -223,13 +226,29 @@ class RunJournal:
     def settle(self, turn: int, results: Sequence[Result]) -> bool:
         """Commit results while siblings still run."""
         try:
-            for batch in self._batches.results(turn, results, self._commits.now(), last=False):
+            if self._unseen is not None:
+                self._bring(self._unseen)
+            calls = self._turn(turn).calls
+            owed = [result for result in results if calls[result.tool_call_id].settled is None]
+            for batch in self._batches.results(turn, owed, self._commits.now(), last=False):
                 failpoints.hit("turn:before-call-results-append")
-                self._commits.append(batch)
+                self._bring(batch)
                 failpoints.hit("turn:after-call-results-append")
         except StoreUnavailable:
             return False
         return True
+
+    def _bring(self, batch: Batch) -> None:
+        # Perhaps it is committed and only the answer was lost: so it is offered again as it was, before anything else.
+        self._unseen = batch
+        self._commits.append(batch)
+        self._unseen = None
+
+    async def catch_up(self) -> None:
+        """Bring what `settle` could not."""
+        if self._unseen is not None:
+            await self._commits.patiently(self._unseen)
+            self._unseen = None
 
     async def settle_last(self, turn: int, results: Sequence[Result]) -> None:
         """Commit the Turn's remaining results."""

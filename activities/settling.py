@@ -18,7 +18,7 @@ from thread_objects.contract.states import CallKind, Outcome
 from thread_objects.contract.views import ThreadView
 from thread_objects.core.batches import settlement
 from thread_objects.core.evidence import evidence_of
-from thread_objects.core.recovery import OpenCall, unknown_batches
+from thread_objects.core.recovery import closing_batches
 from thread_objects.errors import AgentPolicyError, ThreadError
 from thread_objects.ports import Store
 
@@ -100,14 +100,14 @@ class Settling:
             output_tokens=sum(outputs) if outputs else None,
         )
 
-    def _left_open(self, reason: str, now: int) -> list[Batch]:
-        """Unknown records for calls without a result that may have taken effect."""
-        suspects = [
+    def _left_open(self, reason: str, now: int) -> Sequence[Batch]:
+        """What is known, or not, of calls without a result that may have taken effect."""
+        suspects = {
             (turn.turn, call_id)
             for turn in self._run.turns
             for call_id, call in turn.calls.items()
             if call.settled is None and call.ordinary and not self._journal.never_started(turn.turn, call_id)
-        ]
+        }
         if not suspects:
             return []
         sid = self._commits.claim.submission_id
@@ -115,10 +115,8 @@ class Settling:
         if snapshot is None:
             return []
         evidence = evidence_of(snapshot, self._store.run_records(sid))
-        open_calls: list[tuple[OpenCall, str]] = [
-            (call, reason) for call in evidence.ordinary_open_calls() if (call.turn, call.call_id) in suspects
-        ]
-        batches = list(unknown_batches(snapshot, open_calls, now, deployment_id=self._commits.deployment_id))
+        deployment_id = self._commits.deployment_id
+        batches = closing_batches(snapshot, evidence, reason, now, deployment_id=deployment_id, suspects=suspects)
         for batch in batches:
             self._commits.fold(batch)
         return batches

@@ -93,6 +93,9 @@ class Journal(Protocol):
     def settle(self, turn: int, results: Sequence[Result]) -> bool:
         """Commit results while siblings still run. False when the store is away: offer them again later."""
 
+    async def catch_up(self) -> None:
+        """Before the Turn's last results: have the log hold whatever `settle` may have committed unseen."""
+
     async def settle_last(self, turn: int, results: Sequence[Result]) -> None:
         """Commit the Turn's remaining results."""
 

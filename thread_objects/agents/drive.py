@@ -187,6 +187,7 @@ class Drive:
 
     async def _after(self, run: Run, following: Any, arrivals: Arrivals | None = None) -> None:
         """What a node left behind: results to commit, a request to expect, or the Run's end."""
+        await self._journal.catch_up()
         ends = Agent.is_end_node(following)
         parts = _answering(run) if ends else list(following.request.parts)
         if ends and self._guard.fatal is None and not self._guard.lost:

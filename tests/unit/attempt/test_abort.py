@@ -9,7 +9,7 @@ import pytest
 from activities.control import Control
 from tests.unit.attempt.rig import AGENT, Rig, Script, calls, says, scripted
 from thread_objects.agents import ToolPolicy, bind
-from thread_objects.contract.states import Decision, SubmissionState, ToolClass
+from thread_objects.contract.states import Decision, ResolutionKind, SubmissionState, ToolClass
 
 SOON_S = 5.0
 """About a second, on a machine that has other things to do; what hangs here hangs for a minute."""
@@ -87,6 +87,38 @@ def test_an_abort_leaves_an_audit_for_each_running_uncertain_call(rig: Rig, scri
     assert [p["toolCallId"] for p in rig.payloads(sid, "ToolCallUnknown")] == ["c0"]
     assert [p["toolCallId"] for p in rig.payloads(sid, "ToolCallSettled")] == ["c2"]
     assert rig.kinds(sid)[-3:] == ["AbortRequested", "ToolCallUnknown", "SubmissionSettled"]
+
+
+def test_a_fact_given_while_the_call_runs_again_outlives_the_abort(rig: Rig, script: Script):
+    """UNK-007: what an operator was told is stored becomes canonical, and is not called unknown after all."""
+    script.steps = {"go": [calls(("pay", "c0")), says("never")]}
+    agent = scripted(script)
+    started = threading.Event()
+    ran: list[str] = []
+
+    @agent.tool_plain
+    async def pay() -> str:
+        ran.append("pay")
+        started.set()
+        await asyncio.sleep(60)
+        return "paid"
+
+    rig.serve(bind(agent, id=AGENT))
+    sid = rig.submit("go")
+    with rig.crashing("tools:after-dispatch-fence"):
+        rig.attempt()
+    rig.settle()
+    rig.resolve(sid, "c0", ResolutionKind.SAFE_TO_RETRY)
+
+    def stop() -> None:
+        rig.resolve(sid, "c0", ResolutionKind.COMPLETED_WITH_RESULT, "paid before")
+        rig.abort(sid)
+
+    answer, _ = attempt_and(rig, started, stop)
+    assert (answer.settled.outcome, ran) == ("aborted", ["pay"])
+    assert [p["result"] for p in rig.payloads(sid, "ToolCallSettled")] == ["paid before"]
+    assert len(rig.payloads(sid, "ToolCallUnknown")) == 1
+    assert [p["resolution"] for p in rig.payloads(sid, "ToolCallResolved")] == ["safe-retry", "completed-with-result"]
 
 
 def test_a_synchronous_tool_that_hangs_does_not_hold_the_abort(rig: Rig, script: Script):

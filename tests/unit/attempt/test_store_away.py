@@ -1,8 +1,10 @@
 """The database goes away in the middle, or does not hold what it should: nothing that is known is thrown away."""
 
+import asyncio
 from typing import Any
 
 import pytest
+from pydantic_ai import ToolOutput
 
 from activities import commits
 from tests.unit.attempt.rig import AGENT, Rig, Script, calls, says, scripted
@@ -69,6 +71,43 @@ def test_a_commit_waits_for_a_store_that_comes_back(rig: Rig, ran: list[str], sc
     assert (ran, script.asked) == (["pay", "pay"], 2)
     assert rig.kinds(sid).count("ModelResponseRecorded") == 2
     assert rig.kinds(sid).count("ToolCallSettled") == 2
+
+
+@pytest.mark.parametrize("output_too", [False, True])
+@pytest.mark.parametrize("failures", [1, 3])
+def test_results_that_were_committed_unseen_stand_once(
+    rig: Rig, script: Script, monkeypatch, failures: int, output_too: bool
+):
+    """LOG-002, LOG-004: a result that its siblings' commits meet in the log is no conflict, and fails no Run."""
+    monkeypatch.setattr(commits, "PAUSE_S", 0.001)
+    batch = [("quick", "c0"), ("slow", "c1"), ("quick", "c2")]
+    if output_too:
+        batch.append(("final_result", "c3", {"response": "paid"}))
+    script.steps = {"go": [calls(*batch), says("paid")]}
+    agent = scripted(script, output_type=[ToolOutput(str, name="final_result"), str], end_strategy="exhaustive")
+    ran: list[str] = []
+
+    @agent.tool_plain
+    async def quick() -> str:
+        ran.append("quick")
+        return "quick"
+
+    @agent.tool_plain
+    async def slow() -> str:
+        ran.append("slow")
+        await asyncio.sleep(0.05)
+        return "slow"
+
+    rig.serve(bind(agent, id=AGENT))
+    rig.store = Flaky(rig.store, "append", failures, late=True, after=1)
+    rig.restart()
+    sid = rig.submit("go")
+    assert rig.attempt().ended == "settled"
+    assert rig.settlement(sid)["result"] == "paid"
+    assert sorted(ran) == ["quick", "quick", "slow"]
+    results = {p["toolCallId"]: p["result"] for p in rig.payloads(sid, "ToolCallSettled")}
+    assert {call: results[call] for call in ("c0", "c1", "c2")} == {"c0": "quick", "c1": "slow", "c2": "quick"}
+    assert len(rig.payloads(sid, "ToolCallSettled")) == len(batch)
 
 
 def test_a_store_that_stays_away_fails_the_attempt_and_settles_nothing(rig: Rig, ran: list[str]):

@@ -47,6 +47,19 @@ def test_a_permission_given_anew_counts():
     assert unknown_intent(snapshot, lost_again).resolved_at == 900
 
 
+@pytest.mark.parametrize("other", [NEVER, RETRY])
+def test_two_permissions_for_one_loss_permit_one_run(other):
+    """UNK-007, F3: whatever else was said of the earlier loss, and whenever, does not run the call once more."""
+    used = (Resolved(Resolution.SAFE_RETRY if other is NEVER else Resolution.NEVER_STARTED, 500),)
+    rerun = open_call("c1", unknown_records=1, resolved_records=1, resolved=used)
+    for at in (400, 900):
+        snapshot = row(unknown_resolutions=(intent("c1", other, at=at),))
+        assert unknown_intent(snapshot, rerun) is None
+        assert resumption(snapshot, log(open_tool_calls=(rerun,)), (), epoch=1).blocked == (rerun,)
+    told = row(unknown_resolutions=(intent("c1", other), fact("c1", at=900)))
+    assert unknown_intent(told, rerun).kind is ResolutionKind.COMPLETED_WITH_RESULT
+
+
 def test_a_decision_for_an_earlier_turn_decides_nothing_later():
     """An approval is bound to its arguments: the same call id of another Turn is another question."""
     old = row(approval_decisions=(decided("c1", "approved"),))

@@ -6,6 +6,7 @@ The executor lives with the activities; its fenced claim is the only authority o
 from thread_objects.core.recovery.batches import abort_batch as abort_batch
 from thread_objects.core.recovery.batches import aborted_settlement as aborted_settlement
 from thread_objects.core.recovery.batches import approval_batches as approval_batches
+from thread_objects.core.recovery.batches import closing_batches as closing_batches
 from thread_objects.core.recovery.batches import repair_batch as repair_batch
 from thread_objects.core.recovery.batches import resolution_batch as resolution_batch
 from thread_objects.core.recovery.batches import resolution_batches as resolution_batches

@@ -4,7 +4,7 @@ Every batch is built from facts that are not canonical yet, so it is appended on
 from the evidence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import groupby
 
 from thread_objects.contract import ids, limits
@@ -135,6 +135,31 @@ def unknown_batches(
             batch_id = ids.unknown_batch(snapshot.submission_id, turn, some[0][0].unknown_batches + part)
             found.append(_batch(batch_id, now, deployment_id, *records))
     return tuple(found)
+
+
+def closing_batches(
+    snapshot: Snapshot,
+    evidence: Evidence,
+    reason: str,
+    now: int,
+    *,
+    deployment_id: str = "",
+    suspects: Collection[tuple[int, str]] | None = None,
+) -> tuple[Batch, ...]:
+    """What a Submission about to settle says of its open calls: the stored facts, and that the rest is unknown.
+
+    `suspects`: (turn, call id) of those that may have started, where that is known.
+    """
+    left = []
+    for call in evidence.ordinary_open_calls():
+        intent = unknown_intent(snapshot, call)
+        answered = intent is not None and intent.kind is not ResolutionKind.SAFE_TO_RETRY
+        if not answered and (suspects is None or (call.turn, call.call_id) in suspects):
+            left.append((call, reason))
+    return (
+        *resolution_batches(snapshot, evidence, now, deployment_id=deployment_id, facts_only=True),
+        *unknown_batches(snapshot, left, now, deployment_id=deployment_id),
+    )
 
 
 def abort_batch(snapshot: Snapshot, intent: AbortFact, now: int, *, deployment_id: str = "") -> Batch:

@@ -1,7 +1,8 @@
 """Which stored intent still speaks for a call.
 
 An intent answers the uncertainty it was given for. Once a permission to run is canonical the call may have
-run again, so the same intent never permits a second repetition; the log tells whether it was used.
+run again, so neither the same intent nor another one of that round permits a second repetition; the log tells
+whether one was used.
 """
 
 from thread_objects.contract.states import Decision as ApprovalDecision
@@ -38,7 +39,9 @@ def unknown_intent(snapshot: Snapshot, call: OpenCall) -> UnknownIntent | None:
         for intent in snapshot.unknown_resolutions
         if intent.tool_call_id == call.call_id and (resolution_of(intent), intent.resolved_at) not in spent
     }
-    return next((own[kind] for kind in _PRECEDENCE if kind in own), None)
+    # A permission was used and nothing was marked since: what else was said is about the earlier run, not this one.
+    used = call.unknown_records > 0 and not call.marked
+    return next((own[kind] for kind in (_PRECEDENCE[:1] if used else _PRECEDENCE) if kind in own), None)
 
 
 def covered(snapshot: Snapshot, evidence: Evidence) -> bool:
