@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
@@ -41,7 +42,7 @@ from thread_objects.errors import (
     SignalRefused,
     WaitTimeout,
 )
-from thread_objects.objects import Objects
+from thread_objects.objects import Objects, wire_bytes
 from thread_objects.reading import Reading
 from thread_objects.settings import Settings, load_settings
 from thread_objects.waiting import SettlementWatch
@@ -145,7 +146,7 @@ class ThreadClient:
         message is over 64 KiB goes by update instead, since a signal cannot be refused.
         """
         message = self._submission(thread_id, agent, input, key, principal)
-        payload_bytes = len(message.model_dump_json(by_alias=True).encode())
+        payload_bytes = wire_bytes(message)
         if payload_bytes > limits.SIGNAL_BYTES_MAX:
             return await self._objects.update(thread_id, names.SUBMIT, message, Receipt, start=True)
         await self._objects.signal(thread_id, names.SUBMIT, message)
@@ -245,7 +246,8 @@ class ThreadClient:
         """Wait for the Settlement. Costs no workflow event; cancelling or timing out detaches only this caller.
 
         `timeout` in seconds, None = for ever. Raises `WaitTimeout`; a Submission that was sent by signal and
-        refused raises its refusal; `NotFound` for an id that nobody ever sent, when its Thread is known.
+        refused raises its refusal; `NotFound` for an id that nobody ever sent, when its Thread is known;
+        `StoreUnavailable` when the client is closed, or the database stays away before it has shown the Submission.
         """
         if isinstance(submission, PendingReceipt):
             submission_id, thread_id = submission.submission_id, submission.thread_id
@@ -275,7 +277,7 @@ class ThreadClient:
                 done, _ = await asyncio.wait({waiter}, timeout=pause_s)
                 if done:
                     break
-                accepted = await self._accepted(submission_id, thread_id)
+                accepted = await self._reading.outlasting(partial(self._accepted, submission_id, thread_id))
                 pause_s = min(5.0, pause_s * 2)
             return await waiter
         finally:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
+from functools import partial
+from typing import TypeVar
 
 from temporalio.client import Client
 
@@ -18,6 +20,8 @@ from thread_objects.errors import InvalidInput, StoreUnavailable, StreamEnded
 from thread_objects.objects import RPC_TIMEOUT, Objects
 from thread_objects.ports import Reader
 from thread_objects.settings import Settings
+
+T = TypeVar("T")
 
 FOLLOW_PAGE = 256
 
@@ -69,7 +73,7 @@ class Reading:
         while True:
             if self._closed:
                 raise StreamEnded(thread_id=thread_id)
-            page = await self._page(thread_id, after)
+            page = await self.outlasting(partial(self.log, thread_id, after=after, limit=FOLLOW_PAGE))
             for record in page:
                 after = record.sequence
                 yield record
@@ -79,12 +83,12 @@ class Reading:
             if not page:
                 await asyncio.sleep(pause_s)
 
-    async def _page(self, thread_id: str, after: int) -> list[LogRecord]:
-        """A page for a follower, who outlasts a database that is away for a while."""
+    async def outlasting(self, read: Callable[[], Awaitable[T]]) -> T:
+        """A read for somebody who outlasts a database that is away for a while."""
         until = asyncio.get_running_loop().time() + RETRY_S
         while True:
             try:
-                return await self.log(thread_id, after=after, limit=FOLLOW_PAGE)
+                return await read()
             except StoreUnavailable:
                 if self._closed or asyncio.get_running_loop().time() > until:
                     raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from thread_objects.contract.messages import Settlement
 from thread_objects.errors import StoreUnavailable, ThreadError
@@ -39,6 +40,8 @@ class SettlementWatch:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Settlement] = loop.create_future()
         with self._lock:
+            if self._closed:
+                raise StoreUnavailable(reason="closed")
             self._loop = loop
             self._waiting.setdefault(submission_id, []).append(future)
             self._fresh = True
@@ -59,10 +62,13 @@ class SettlementWatch:
                     self._waiting.pop(submission_id, None)
 
     def close(self) -> None:
-        """Stop the poller; bounded by one poll."""
+        """Stop the poller; bounded by one poll. Whoever still waits is told: nobody will look again."""
         with self._lock:
             self._closed = True
             self._wanted.notify()
+            if self._loop is not None and self._waiting:
+                with suppress(RuntimeError):  # a loop that is gone took its waiters along
+                    self._loop.call_soon_threadsafe(self._abandon)
         if self._thread is not None:
             self._thread.join(timeout=5)
 
@@ -79,6 +85,8 @@ class SettlementWatch:
                     self._reader.close()
                     self._reader = None
                 with self._lock:
+                    # What was committed while nobody looked is told to nobody: look before waiting.
+                    self._fresh = True
                     self._wanted.wait(timeout=pause_s)
                 pause_s = min(RECONNECT_S_MAX, pause_s * 2)
         if self._reader is not None:
@@ -106,6 +114,13 @@ class SettlementWatch:
             loop.call_soon_threadsafe(self._resolve, found)
         except RuntimeError:
             self._closed = True  # the loop is gone, and every waiter with it
+
+    def _abandon(self) -> None:
+        with self._lock:
+            left, self._waiting = self._waiting, {}
+        for future in (future for futures in left.values() for future in futures):
+            if not future.done():
+                future.set_exception(StoreUnavailable(reason="closed"))
 
     def _resolve(self, found: dict[str, Settlement]) -> None:
         with self._lock:

@@ -7,7 +7,6 @@ wait are told to try again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -98,7 +97,7 @@ class Pump:
         except FailureError as failure:
             # Storage may or may not have the batch. Signals stay and are sent again; keys make that harmless.
             maintenance.release(mutation, now_ms())
-            self._storage_away(batch, failure)
+            self._storage_away(failure)
             return
         if not workflow.unsafe.is_replaying():
             failpoints.hit("mutation:answered")
@@ -140,7 +139,7 @@ class Pump:
                 )
             )
 
-    def _storage_away(self, batch: Sequence[Entry], failure: FailureError) -> None:
+    def _storage_away(self, failure: FailureError) -> None:
         owner = self._owner
         delay_ms = backoff(
             self.stalls,
@@ -151,7 +150,8 @@ class Pump:
         self.stalls += 1
         self.retry_at = now_ms() + delay_ms
         owner.last_failure = f"apply: {told(failure)}"
-        waiting = [entry for entry in batch if entry.waiter is not None]
+        # Those behind the batch too: their turn would not come before storage is back.
+        waiting = owner.inbox.waiting()
         owner.inbox.drop(waiting)
         if not owner.inbox.entries:
             self.retry_at = None

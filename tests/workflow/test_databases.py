@@ -12,6 +12,7 @@ from tests.scripted import AGENT
 from tests.temporal_servers import DevServer
 from tests.workflow.conftest import Deployed
 from thread_objects import calls
+from thread_objects.contract import limits
 from thread_objects.contract.states import Outcome
 from thread_objects.errors import Busy, SignalRefused
 from thread_objects.settings import Settings
@@ -116,3 +117,22 @@ async def test_a_saturated_inbox_answers_busy_and_loses_nothing_accepted(
         if pending.submission_id in refused:
             with pytest.raises(SignalRefused):
                 await deployed.client.wait(pending, timeout=20)
+
+
+async def test_an_update_behind_a_full_batch_is_told_too(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signals that wait for storage must not keep an update from its bounded answer."""
+    receipt = await deployed.client.submit(deployed.thread, AGENT, "say first", key="first")
+    await deployed.client.wait(receipt, timeout=20)
+    monkeypatch.setattr(calls, "RETRY_S", 0.0)
+    url = deployed.settings.database_url
+    assert url is not None
+    lock = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=10)
+    lock.execute("BEGIN IMMEDIATE")
+    try:
+        for n in range(limits.BATCH_MUTATIONS_MAX + 1):
+            await deployed.client.submit_signal(deployed.thread, AGENT, f"say {n}", key=f"k{n}")
+        with pytest.raises(Busy):
+            await deployed.client.submit(deployed.thread, AGENT, "say update", key="update")
+    finally:
+        lock.execute("ROLLBACK")
+        lock.close()
