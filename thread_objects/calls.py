@@ -8,7 +8,7 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError, W
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from thread_objects.errors import Busy, NotFound, ServerUnavailable, ThreadError, from_failure
+from thread_objects.errors import Busy, InvalidInput, NotFound, ServerUnavailable, ThreadError, from_failure
 
 T = TypeVar("T")
 
@@ -76,6 +76,9 @@ def typed(failure: BaseException, *, object_id: str, address: str) -> ThreadErro
 def _of_rpc(failure: RPCError, *, object_id: str, address: str) -> ThreadError:
     if failure.status is RPCStatusCode.NOT_FOUND:
         return NotFound(what="thread object", id=object_id)
+    if failure.status is RPCStatusCode.INVALID_ARGUMENT:
+        # An id of 256 characters may be more bytes than the server takes.
+        return InvalidInput(what=failure.message)
     if failure.status in _BUSY:
         return Busy(reason=failure.message)
     if failure.status in _UNREACHABLE:

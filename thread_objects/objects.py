@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from pydantic_core import PydanticSerializationError
 from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
@@ -21,6 +22,14 @@ T = TypeVar("T")
 TASK_TIMEOUT = timedelta(seconds=5)
 """A worker that was killed with a workflow task in hand costs this much, not Temporal's default of 10 s."""
 RPC_TIMEOUT = timedelta(seconds=15)
+
+
+def wire_bytes(message: Wire) -> int:
+    """Size of a message on the wire. `InvalidInput` for text that no JSON can carry."""
+    try:
+        return len(message.model_dump_json(by_alias=True).encode())
+    except PydanticSerializationError as error:
+        raise InvalidInput(what=str(error)) from None
 
 
 class Objects:
@@ -63,7 +72,7 @@ class Objects:
 
     async def update(self, object_id: str, name: str, message: Wire, answer: type[T], *, start: bool = False) -> T:
         """Update, and its typed answer; with `start` the object is started if it is not there."""
-        update_bytes = len(message.model_dump_json(by_alias=True).encode())
+        update_bytes = wire_bytes(message)
         if update_bytes > limits.UPDATE_BYTES_MAX:
             raise InvalidInput(what=name, limit="wire-bytes", actual=update_bytes, maximum=limits.UPDATE_BYTES_MAX)
 

@@ -52,6 +52,9 @@ GARBAGE: list[tuple[str, list[Any]]] = [
     (names.RESOLVE_APPROVAL, [{"threadId": "T", "submissionId": "s", "toolCallId": "c", "decision": "maybe"}]),
     (names.RESOLVE_UNKNOWN, [{"threadId": "T"}]),
     (names.WAKE, [5]),
+    (names.WAKE, [{"mark": 10**30}]),
+    (names.WAKE, [{"mark": -1}]),
+    (names.WAKE, [{"registryKey": "k", "deployment": 10**30}]),
     ("no_such_signal", [1, 2, 3]),
 ]
 
@@ -177,3 +180,21 @@ async def test_queue_depth_is_refused_typed_across_the_wire(settings: Settings, 
         assert (refused.value.limit, refused.value.actual, refused.value.maximum) == ("queue-depth", 2, 2)
         assert (await client.submit(thread_id, AGENT, "hang 2; say slow", key="k0")).replayed
         assert (await client.wait(first, timeout=30)).result == "slow"
+
+
+@pytest.mark.parametrize(
+    ("thread", "given"),
+    [
+        ("\N{PILE OF POO}" * 256, "say hi"),
+        ("t", "say \ud800"),
+        ("t", float("nan")),
+        ("t", [1, float("-inf")]),
+    ],
+    ids=["bytes-of-an-id", "surrogate", "nan", "infinity"],
+)
+async def test_what_cannot_be_carried_is_refused_typed_and_never_altered(
+    deployed: Deployed, thread: str, given: Any
+) -> None:
+    """LIM-010: numbers that are none, text that is none and ids past the server's bound are invalid input."""
+    with pytest.raises(InvalidInput):
+        await deployed.client.submit(f"{thread}{deployed.thread}"[: limits.ID_CHARS_MAX], AGENT, given, key="k")

@@ -72,9 +72,9 @@ class Wake(Wire):
     """A hint. Grants nothing and proves nothing; `mark` is set by the mark sweep only."""
 
     kind: Literal["wake"] = "wake"
-    mark: int | None = None
-    registry_key: str | None = None
-    deployment: int | None = None
+    mark: Annotated[int, Field(ge=0, le=limits.SERIAL_MAX)] | None = None
+    registry_key: Name | None = None
+    deployment: Annotated[int, Field(ge=0, le=limits.SERIAL_MAX)] | None = None
 
 
 Mutation = Annotated[Submit | Abort | ResolveApproval | ResolveUnknown, Field(discriminator="kind")]

@@ -19,5 +19,6 @@ class Wire(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         extra="ignore",
-        ser_json_inf_nan="null",
+        # Told as it is, for storage to refuse: a value must not become another one on its way.
+        ser_json_inf_nan="constants",
     )
