@@ -9,6 +9,7 @@ import asyncio
 from thread_objects import failpoints
 from thread_objects.agents.transcript import RunLog, Transcript
 from thread_objects.clock import Clock
+from thread_objects.contract import limits
 from thread_objects.contract.records import Batch
 from thread_objects.core.batches import abort_requested
 from thread_objects.errors import StoreUnavailable
@@ -16,6 +17,8 @@ from thread_objects.ports import AbortIntent, Claim, Store, Tail
 
 PATIENCE_S = 15.0
 """How long a fact that must not be lost waits for a store that is away."""
+CONFIRMED_MS = 1_000
+"""How long the store's word that the claim stands is good enough to start an `uncertain` handler on."""
 PAUSE_S = 0.1
 PAUSE_MAX_S = 2.0
 
@@ -29,6 +32,8 @@ class Commits:
         self.claim = claim
         self.transcript = transcript
         self.deployment_id = deployment_id
+        self.held_at = claim.lease_until - limits.LEASE_MS
+        """When the store last said that the claim stands."""
         self.whole = True
         """Whether the transcript holds everything up to our last record."""
         self.last_record_id = ""
@@ -39,7 +44,9 @@ class Commits:
 
     def append(self, batch: Batch) -> None:
         """Append under the claim, and fold what was appended."""
-        self.took(self._store.append(self.claim, batch, now=self.now()), batch)
+        now = self.now()
+        self.took(self._store.append(self.claim, batch, now=now), batch)
+        self.held_at = now
 
     async def patiently(self, batch: Batch) -> None:
         """Append, waiting for a store that is away: what is committed here cannot be had again."""
@@ -74,7 +81,23 @@ class Commits:
 
     def renew(self) -> None:
         """Extend the lease."""
-        self.claim = self._store.renew(self.claim, now=self.now()).at(self.claim.tail)
+        now = self.now()
+        self.claim = self._store.renew(self.claim, now=now).at(self.claim.tail)
+        self.held_at = now
+
+    def confirm(self) -> None:
+        """Make sure that the claim stands, unless it was said a moment ago. Raises what `renew` raises.
+
+        A store that is away says nothing, so the lease decides.
+        """
+        now = self.now()
+        if now - self.held_at <= CONFIRMED_MS:
+            return
+        try:
+            self.renew()
+        except StoreUnavailable:
+            if now >= self.claim.lease_until:
+                raise
 
     def took(self, tail: Tail, batch: Batch) -> None:
         """This batch is committed, and the log ends here."""

@@ -199,6 +199,9 @@ class RunJournal:
         call = self._turn(turn).calls[tool_call_id]
         if not self._may_run(turn, call):
             raise CallsLost([tool_call_id])
+        if call.ordinary and call.declared.tool_class is ToolClass.UNCERTAIN:
+            # Others may have answered for the call while this process was stopped: then it is theirs.
+            self._commits.confirm()
         self.running[tool_call_id] = call
         self.started.add((turn, tool_call_id))
         failpoints.hit("tools:after-dispatch-fence")

@@ -8,9 +8,10 @@ import pytest
 from activities.control import Control
 from activities.supervise import Pace
 from tests.unit.attempt.rig import AGENT, Rig, Script, calls, says, scripted
+from thread_objects import failpoints
 from thread_objects.agents import bind
 from thread_objects.contract.states import SubmissionState, ToolClass
-from thread_objects.errors import FenceRejected, OwnershipLost
+from thread_objects.errors import FenceRejected, OwnershipLost, StoreUnavailable
 from thread_objects.ports import ClaimRequest
 
 
@@ -230,3 +231,64 @@ def test_the_attempts_own_deadline_hands_back_before_temporal_gives_up(rig: Rig,
     assert rig.attempt(deadline_in_ms=840_000).ended == "yielded"
     assert rig.state(sid) is SubmissionState.INPUT_APPLIED
     assert rig.snapshot(sid).ownership is None
+
+
+@pytest.mark.parametrize("tool_class", [ToolClass.UNCERTAIN, ToolClass.READONLY])
+def test_a_superseded_attempt_starts_no_uncertain_handler(rig: Rig, script: Script, monkeypatch, tool_class):
+    """EVI-014: stopped between its response and the dispatch, it wakes after others answered for its call."""
+    script.steps = {"go": [calls(("pay", "c0")), says("done")]}
+    agent = scripted(script)
+    ran: list[str] = []
+
+    @agent.tool_plain
+    async def pay() -> str:
+        ran.append("pay")
+        return "paid"
+
+    def hit(name: str) -> None:
+        if name == "tools:before-dispatch-fence":
+            rig.clock.at += 6_000
+            request = ClaimRequest("thread", "other", "attempt-other", (rig.last_attempt,))
+            assert rig.store.claim(request, now=rig.clock.now()) is not None
+
+    rig.serve(bind(agent, id=AGENT, tools={"pay": tool_class}))
+    sid = rig.submit("go")
+    monkeypatch.setattr(failpoints, "hit", hit)
+    assert rig.attempt().ended == "yielded"
+    assert ran == ([] if tool_class is ToolClass.UNCERTAIN else ["pay"])
+    assert rig.payloads(sid, "ToolCallSettled") == []
+    assert rig.snapshot(sid).ownership.attempt_id == "attempt-other"
+
+
+@pytest.mark.parametrize(("late_ms", "starts"), [(6_000, True), (31_000, False)])
+def test_a_store_that_is_away_leaves_the_dispatch_to_the_lease(
+    rig: Rig, script: Script, monkeypatch, late_ms: int, starts: bool
+):
+    """Nobody can be asked whether the claim stands: within the lease the handler starts, after it it does not."""
+    script.steps = {"go": [calls(("pay", "c0")), says("done")]}
+    agent = scripted(script)
+    ran: list[str] = []
+
+    @agent.tool_plain
+    async def pay() -> str:
+        ran.append("pay")
+        return "paid"
+
+    def hit(name: str) -> None:
+        if name == "tools:before-dispatch-fence":
+            rig.clock.at += late_ms
+
+    def away(*_args, **_more):
+        raise StoreUnavailable(reason="away")
+
+    rig.serve(bind(agent, id=AGENT))
+    sid = rig.submit("go")
+    monkeypatch.setattr(failpoints, "hit", hit)
+    monkeypatch.setattr(rig.store, "renew", away)
+    if starts:
+        assert rig.attempt().ended == "settled"
+    else:
+        with pytest.raises(StoreUnavailable):
+            rig.attempt()
+        assert rig.state(sid) is SubmissionState.INPUT_APPLIED
+    assert ran == ["pay"] * starts
