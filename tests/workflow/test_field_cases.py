@@ -4,8 +4,6 @@ import asyncio
 import os
 from typing import Any
 
-import pytest
-
 from tests.deployment import connected, running_worker, until
 from tests.scripted import AGENT, effects
 from tests.workflow.conftest import Deployed
