@@ -99,7 +99,15 @@ class WorkerProcess:
         attempt_activities = attempt.AttemptActivities(
             store, clock=clock, registry=self._registry, view=view, recover=recovery_activities.recover_thread
         )
-        sweeper = sweep.MarkSweep(store, temporal, settings=settings, clock=clock, worker=self.identity)
+        sweeper = sweep.MarkSweep(
+            store,
+            temporal,
+            settings=settings,
+            clock=clock,
+            worker=self.identity,
+            registry=view,
+            agents=sorted(binding.id for binding in self._registry),
+        )
         with ThreadPoolExecutor(max_workers=settings.attempts + 16, thread_name_prefix="activity") as threads:
             worker = Worker(
                 temporal,

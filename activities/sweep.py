@@ -3,7 +3,7 @@
 A local activity's transaction can outlive the workflow task that ran it. Its mark stays on the object's row until a
 certified pass clears it, and this sweep turns old marks into hints: at once when a worker starts, then regularly. A
 starting worker also hints what a worker known to be gone had in hand, and resets that worker's sticky queues, so
-that nobody waits for a process that will not answer.
+that nobody waits for a process that will not answer; and it announces its registry where input waits for one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 import structlog
@@ -24,6 +24,7 @@ from temporalio.service import RPCError
 from thread_objects.clock import Clock
 from thread_objects.contract import names
 from thread_objects.contract.messages import Wake
+from thread_objects.contract.views import Registry
 from thread_objects.errors import ThreadError
 from thread_objects.ports import Store
 from thread_objects.settings import Settings
@@ -31,6 +32,8 @@ from thread_objects.settings import Settings
 log = structlog.get_logger("sweep")
 
 OBJECTS_MAX = 1_000
+ANNOUNCED_MAX = 200
+"""Objects told of a registry between two beats."""
 SILENT_MS = 10_000
 """A worker not seen for this long is taken for gone (it says so itself every `BEAT_MS`)."""
 BEAT_MS = 2_000
@@ -40,18 +43,31 @@ _TASK_TIMEOUT = timedelta(seconds=5)
 class MarkSweep:
     """One per worker process. `step` is a single look; `run` repeats it."""
 
-    def __init__(self, store: Store, temporal: Client, *, settings: Settings, clock: Clock, worker: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        temporal: Client,
+        *,
+        settings: Settings,
+        clock: Clock,
+        worker: str,
+        registry: Registry,
+        agents: Sequence[str],
+    ) -> None:
         self._store = store
         self._temporal = temporal
         self._settings = settings
         self._clock = clock
         self._worker = worker
+        self._registry = registry
+        self._agents = agents
 
     async def run(self) -> None:
         """At once for what is gone, then a beat every 2 s and a look at old marks every `mark_sweep_ms`."""
         await self._guarded(self._beat)
         await self._guarded(self.gone_workers)
         await self._guarded(lambda: self.old_marks(0))
+        await self._guarded(self.announce)
         next_sweep = self._clock.now() + self._settings.mark_sweep_ms
         while True:
             await asyncio.sleep(BEAT_MS / 1_000)
@@ -100,6 +116,18 @@ class MarkSweep:
         for mark in marks:
             await self._hint(mark.object_id, Wake(mark=mark.mark))
         return [mark.object_id for mark in marks]
+
+    async def announce(self) -> None:
+        """Tell this worker's registry to the objects that it could serve: some may wait for just that binding."""
+        wake = Wake(registry_key=self._registry.key, deployment=self._registry.deployment)
+        after = ""
+        while objects := await asyncio.to_thread(
+            self._store.objects_owed_by, self._agents, after=after, limit=ANNOUNCED_MAX
+        ):
+            for object_id in objects:
+                await self._hint(object_id, wake)
+            after = objects[-1]
+            await self._beat()
 
     async def _hint(self, object_id: str, wake: Wake) -> None:
         # Signal-with-start: an object that an operator ended, or that never came to be, is owed its work all the same.

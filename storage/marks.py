@@ -56,3 +56,14 @@ def of_workers(tx: Transaction, workers: Sequence[str], *, limit: int) -> list[s
         {**params, "limit": limit},
     )
     return [row[0] for row in rows]
+
+
+def owed_by(tx: Transaction, agents: Sequence[str], *, after: str, limit: int) -> list[str]:
+    """Objects past `after`, by id, with input of these agents that waits for no more than a worker."""
+    names, params = listed("agent", agents)
+    rows = tx.all(
+        f"SELECT DISTINCT object_id FROM submissions WHERE {OPEN} AND object_id > :after"
+        f" AND state IN ('ready', 'input-applied') AND agent_id IN {names} ORDER BY object_id LIMIT :limit",
+        {**params, "after": after, "limit": limit},
+    )
+    return [row[0] for row in rows]

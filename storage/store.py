@@ -246,6 +246,10 @@ class SqlStore:
         """Objects last served by these workers that still need somebody."""
         return self._database.read(lambda tx: marks.of_workers(tx, workers, limit=limit))
 
+    def objects_owed_by(self, agents: Sequence[str], *, after: str, limit: int) -> list[str]:
+        """Objects with input of these agents that waits for no more than a worker."""
+        return self._database.read(lambda tx: marks.owed_by(tx, agents, after=after, limit=limit))
+
     def read(self, request: ReadRequest) -> ReadAnswer:
         """One read for a client without a database."""
         return self._database.read(lambda tx: reads.answer(tx, request))

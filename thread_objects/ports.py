@@ -256,6 +256,9 @@ class Store(Protocol):
     def objects_of_workers(self, workers: Sequence[str], *, limit: int) -> list[str]:
         """Objects last served by one of these workers that have nonterminal rows or a mark."""
 
+    def objects_owed_by(self, agents: Sequence[str], *, after: str, limit: int) -> list[str]:
+        """Objects past `after`, by id, with input of these agents that an Attempt could take up."""
+
     def read(self, request: ReadRequest) -> ReadAnswer:
         """One read for a client that has no database of its own."""
 

@@ -73,6 +73,21 @@ def test_objects_of_dead_workers_are_those_that_owe_something(world: World):
     assert world.store.objects_of_workers([], limit=10) == []
 
 
+def test_objects_owed_by_agents_are_those_that_a_worker_alone_is_missing(world: World):
+    """Ready input of these agents, page by page; nothing that is settled, suspended or somebody else's."""
+    for name in ("t1", "t2", "t3", "t4"):
+        world.send(world.request(submit("k1", thread=name), object_id=name))
+    world.finish(world.begin(thread="t2"))
+    claim = world.begin(thread="t3")
+    world.store.suspend(claim, world.approval_request(claim, "c1"), ["c1"], mark_through=1, now=world.now)
+    agent = submit("k1").agent_id
+    assert world.store.objects_owed_by([agent], after="", limit=10) == ["t1", "t4"]
+    assert world.store.objects_owed_by([agent], after="", limit=1) == ["t1"]
+    assert world.store.objects_owed_by([agent], after="t1", limit=10) == ["t4"]
+    assert world.store.objects_owed_by(["another"], after="", limit=10) == []
+    assert world.store.objects_owed_by([], after="", limit=10) == []
+
+
 def test_silent_workers_are_told_until_they_speak_or_leave(world: World):
     """A process that ended in good order is not looked for."""
     world.store.worker_seen("w1", host="h", pid=1, now=100)

@@ -153,6 +153,6 @@ async def test_a_missing_binding_parks_once_and_a_new_registry_resumes(settings:
             await client.wake(thread_id)
             assert (await client.report(thread_id)).binding_waits == report.binding_waits
         async with running_worker(settings, registry):
-            await client.submit(thread_id, AGENT, "say next", key="k2")
+            # Nobody sends anything: the starting worker announces what it serves.
             assert (await client.wait(receipt, timeout=20)).result == "bound"
             assert (await client.report(thread_id)).binding_waits == ()
