@@ -4,17 +4,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from pydantic_core import PydanticSerializationError
 from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
-from thread_objects.calls import call
+from thread_objects.calls import RETRY_S, call
 from thread_objects.connection import resolve
 from thread_objects.contract import limits, names
 from thread_objects.contract.object import ObjectConfig, ObjectStart
 from thread_objects.contract.wire import Wire
-from thread_objects.errors import InvalidInput
+from thread_objects.errors import Busy, InvalidInput
 from thread_objects.settings import Settings
 
 T = TypeVar("T")
@@ -22,6 +23,8 @@ T = TypeVar("T")
 TASK_TIMEOUT = timedelta(seconds=5)
 """A worker that was killed with a workflow task in hand costs this much, not Temporal's default of 10 s."""
 RPC_TIMEOUT = timedelta(seconds=15)
+UPDATES_IN_FLIGHT = 8
+"""Of one client to one object: the server takes 10, and whom it turns away waits for nothing but its own pause."""
 
 
 def wire_bytes(message: Wire) -> int:
@@ -38,6 +41,7 @@ class Objects:
     def __init__(self, temporal: Client, settings: Settings) -> None:
         self._temporal = temporal
         self._task_queue = settings.task_queue
+        self._gates: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._address = resolve(settings).address or ""
         self._config = ObjectConfig(
             alarm_backoff_base_ms=settings.alarm_backoff_base_ms,
@@ -103,7 +107,20 @@ class Objects:
             )
             return result
 
-        return await self.call(with_start if start else existing, object_id=object_id)
+        gate = self._gates.setdefault(object_id, asyncio.Semaphore(UPDATES_IN_FLIGHT))
+
+        async def in_turn() -> T:
+            try:
+                async with asyncio.timeout(RETRY_S):
+                    await gate.acquire()
+            except TimeoutError:
+                raise Busy(reason="too many updates of this client are in flight") from None
+            try:
+                return await (with_start if start else existing)()
+            finally:
+                gate.release()
+
+        return await self.call(in_turn, object_id=object_id)
 
     async def query(self, object_id: str, name: str, argument: Any, answer: type[T]) -> T:
         """Query; `NotFound` where there is no such object."""

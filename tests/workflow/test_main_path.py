@@ -1,10 +1,13 @@
 """A Submission, end to end: accepted, run, settled, reported, on a real server and a real database."""
 
+import asyncio
+
 import pytest
 
 from tests.deployment import until
 from tests.scripted import AGENT
 from tests.workflow.conftest import Deployed
+from thread_objects import calls
 from thread_objects.contract.states import Outcome
 from thread_objects.errors import AdmissionConflict, InvalidInput, NotFound, WaitTimeout
 
@@ -111,3 +114,13 @@ async def test_a_failing_tool_ends_as_a_failed_settlement(deployed: Deployed) ->
     assert settlement.outcome is Outcome.FAILED
     assert settlement.diagnostic is not None
     assert "broken x" in settlement.diagnostic.message
+
+
+async def test_a_burst_of_one_client_is_turned_away_by_nobody(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server takes ten updates at a time; a client lets its own wait instead of running into that."""
+    monkeypatch.setattr(calls, "RETRY_S", 0.0)
+    burst = [deployed.client.submit(deployed.thread, AGENT, f"say {n}", key=f"k{n}") for n in range(48)]
+    receipts = await asyncio.gather(*burst)
+    assert sorted(receipt.queue_sequence for receipt in receipts) == list(range(1, 49))
