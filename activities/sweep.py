@@ -12,7 +12,6 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
 
 import structlog
 from temporalio.api.common.v1 import WorkflowExecution
@@ -24,8 +23,10 @@ from temporalio.service import RPCError
 from thread_objects.clock import Clock
 from thread_objects.contract import names
 from thread_objects.contract.messages import Wake
+from thread_objects.contract.object import ObjectStart
 from thread_objects.contract.views import Registry
 from thread_objects.errors import ThreadError
+from thread_objects.objects import TASK_TIMEOUT, object_config
 from thread_objects.ports import Store
 from thread_objects.settings import Settings
 
@@ -37,7 +38,6 @@ ANNOUNCED_MAX = 200
 SILENT_MS = 10_000
 """A worker not seen for this long is taken for gone (it says so itself every `BEAT_MS`)."""
 BEAT_MS = 2_000
-_TASK_TIMEOUT = timedelta(seconds=5)
 
 
 class MarkSweep:
@@ -133,9 +133,10 @@ class MarkSweep:
         # Signal-with-start: an object that an operator ended, or that never came to be, is owed its work all the same.
         await self._temporal.start_workflow(
             names.WORKFLOW_TYPE,
+            ObjectStart(config=object_config(self._settings)),
             id=object_id,
             task_queue=self._settings.task_queue,
-            task_timeout=_TASK_TIMEOUT,
+            task_timeout=TASK_TIMEOUT,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             start_signal=names.WAKE,
             start_signal_args=[wake],

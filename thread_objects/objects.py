@@ -27,6 +27,18 @@ UPDATES_IN_FLIGHT = 8
 """Of one client to one object: the server takes 10, and whom it turns away waits for nothing but its own pause."""
 
 
+def object_config(settings: Settings) -> ObjectConfig:
+    """What an object is started with, whoever starts it."""
+    return ObjectConfig(
+        alarm_backoff_base_ms=settings.alarm_backoff_base_ms,
+        alarm_backoff_cap_ms=settings.alarm_backoff_cap_ms,
+        heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
+        continue_events=settings.continue_events,
+        continue_updates=settings.continue_updates,
+        continue_bytes=settings.continue_bytes,
+    )
+
+
 def wire_bytes(message: Wire) -> int:
     """Size of a message on the wire. `InvalidInput` for text that no JSON can carry."""
     try:
@@ -43,14 +55,7 @@ class Objects:
         self._task_queue = settings.task_queue
         self._gates: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._address = resolve(settings).address or ""
-        self._config = ObjectConfig(
-            alarm_backoff_base_ms=settings.alarm_backoff_base_ms,
-            alarm_backoff_cap_ms=settings.alarm_backoff_cap_ms,
-            heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
-            continue_events=settings.continue_events,
-            continue_updates=settings.continue_updates,
-            continue_bytes=settings.continue_bytes,
-        )
+        self._config = object_config(settings)
 
     async def call(self, attempt: Callable[[], Awaitable[T]], *, object_id: str = "") -> T:
         """Any call of the Temporal client, with the bounds and errors of `thread_objects.calls`."""

@@ -35,6 +35,11 @@ def payload_bytes(args: Sequence[RawValue]) -> int:
     return sum(len(arg.payload.data) for arg in args)
 
 
+def carried_bytes(mutation: Mutation, args: Sequence[RawValue]) -> int:
+    """What an entry may weigh on its way to the next run: JSON of ours can be longer than what was sent."""
+    return max(payload_bytes(args), len(mutation.model_dump_json(by_alias=True).encode()))
+
+
 def decode(name: str, args: Sequence[RawValue], *, bytes_max: int) -> Mutation | Wake:
     """One mutation from its raw argument. Raises `InvalidInput` and nothing else, whatever was sent."""
     adapter = _KINDS.get(name)

@@ -188,7 +188,7 @@ class ThreadObject:
             elif self.inbox.saturated:
                 raise Busy(reason="inbox saturated")
             else:
-                self.inbox.add(mutation, _inbox.payload_bytes(args))
+                self.inbox.add(mutation, _inbox.carried_bytes(mutation, args))
         except ThreadError as error:
             self.refuse(_inbox.refused(name, args, error, now_ms(), mutation))
 

@@ -156,3 +156,24 @@ async def test_a_missing_binding_parks_once_and_a_new_registry_resumes(settings:
             # Nobody sends anything: the starting worker announces what it serves.
             assert (await client.wait(receipt, timeout=20)).result == "bound"
             assert (await client.report(thread_id)).binding_waits == ()
+
+
+async def test_an_object_that_a_worker_starts_anew_has_the_settings_of_the_deployment(
+    settings: Settings, thread_id: str
+) -> None:
+    """Ended by an operator, owed its work all the same: a worker's hint starts it as a client would."""
+    settings = settings.model_copy(update={"heartbeat_timeout_ms": 7_000})
+    async with connected(settings) as client:
+        handle = client.temporal.get_workflow_handle(thread_id)
+        async with running_worker(settings, Registry([])):
+            receipt = await client.submit(thread_id, AGENT, "say bound", key="k")
+
+            async def parked() -> Any:
+                return (await client.report(thread_id)).binding_waits
+
+            await until(parked)
+            await handle.terminate("operator")
+        async with running_worker(settings, registry):
+            assert (await client.wait(receipt, timeout=20)).result == "bound"
+        started = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
+        assert b'"heartbeatTimeoutMs":7000' in started.input.payloads[0].data

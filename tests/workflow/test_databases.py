@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
 
 from tests.deployment import connected, running_worker, settings_for, until
 from tests.scripted import AGENT
@@ -136,3 +138,34 @@ async def test_an_update_behind_a_full_batch_is_told_too(deployed: Deployed, mon
     finally:
         lock.execute("ROLLBACK")
         lock.close()
+
+
+async def test_signals_that_grow_when_written_again_still_fit_a_move(
+    settings: Settings, thread_id: str, tmp_path: Path
+) -> None:
+    """Saturation counts what is carried: numbers sent short and told long must not outgrow a payload."""
+    moving = settings.model_copy(update={"continue_events": 60})
+    async with running_worker(moving), connected(moving) as client:
+        await client.wait(await client.submit(thread_id, AGENT, "say first", key="first"), timeout=20)
+        handle = client.temporal.get_workflow_handle(thread_id)
+        lock = sqlite3.connect(tmp_path / "threads.db", isolation_level=None, timeout=10)
+        lock.execute("BEGIN IMMEDIATE")
+        try:
+            head = f'{{"threadId":"{thread_id}","agentId":"{AGENT}","principal":"p","input":[{"1e15," * 4_000}1]'
+            for n in range(60):
+                data = f'{head},"key":"k{n}"}}'.encode()
+                await handle.signal("submit", RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data)))
+
+            async def moved() -> bool:
+                return (await client.report(thread_id)).run_count > 1
+
+            await until(moved)
+        finally:
+            lock.execute("ROLLBACK")
+            lock.close()
+
+        async def applied() -> bool:
+            report = await client.report(thread_id)
+            return report.inbox == 0 and report.applied_total + report.refused_total == 61
+
+        await until(applied, timeout_s=40)
