@@ -168,4 +168,4 @@ async def test_signals_that_grow_when_written_again_still_fit_a_move(
             report = await client.report(thread_id)
             return report.inbox == 0 and report.applied_total + report.refused_total == 61
 
-        await until(applied, timeout_s=40)
+        assert await until(applied, timeout_s=40)
