@@ -34,7 +34,7 @@ log = structlog.get_logger("sweep")
 
 OBJECTS_MAX = 1_000
 ANNOUNCED_MAX = 200
-"""Objects told of a registry between two beats."""
+"""Objects told of a registry between two beats, or at one look for late ones."""
 SILENT_MS = 10_000
 """A worker not seen for this long is taken for gone (it says so itself every `BEAT_MS`)."""
 BEAT_MS = 2_000
@@ -61,6 +61,7 @@ class MarkSweep:
         self._worker = worker
         self._registry = registry
         self._agents = agents
+        self._announced = ""
 
     async def run(self) -> None:
         """At once for what is gone, then a beat every 2 s and a look at old marks every `mark_sweep_ms`."""
@@ -76,6 +77,7 @@ class MarkSweep:
                 next_sweep = self._clock.now() + self._settings.mark_sweep_ms
                 await self._guarded(self.gone_workers)
                 await self._guarded(lambda: self.old_marks(self._settings.mark_age_ms))
+                await self._guarded(self.announce_late)
 
     async def _guarded(self, step: Callable[[], Awaitable[object]]) -> None:
         try:
@@ -128,6 +130,20 @@ class MarkSweep:
                 await self._hint(object_id, wake)
             after = objects[-1]
             await self._beat()
+
+    async def announce_late(self) -> None:
+        """The same where a head is not taken up: a worker of another registry may have turned it away since."""
+        objects = await asyncio.to_thread(
+            self._store.objects_owed_by,
+            self._agents,
+            after=self._announced,
+            limit=ANNOUNCED_MAX,
+            ready_by=self._clock.now() - self._settings.mark_age_ms,
+        )
+        wake = Wake(registry_key=self._registry.key, deployment=self._registry.deployment)
+        for object_id in objects:
+            await self._hint(object_id, wake)
+        self._announced = objects[-1] if len(objects) == ANNOUNCED_MAX else ""
 
     async def _hint(self, object_id: str, wake: Wake) -> None:
         # Signal-with-start: an object that an operator ended, or that never came to be, is owed its work all the same.

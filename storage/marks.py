@@ -58,12 +58,25 @@ def of_workers(tx: Transaction, workers: Sequence[str], *, limit: int) -> list[s
     return [row[0] for row in rows]
 
 
-def owed_by(tx: Transaction, agents: Sequence[str], *, after: str, limit: int) -> list[str]:
-    """Objects past `after`, by id, with input of these agents that waits for no more than a worker."""
+_LATE = (
+    " AND state = 'ready' AND ready_at <= :ready_by"
+    " AND EXISTS (SELECT 1 FROM threads t WHERE t.thread_id = s.thread_id AND t.owner_token IS NULL)"
+    " AND NOT EXISTS (SELECT 1 FROM submissions e WHERE e.object_id = s.object_id AND e.thread_id = s.thread_id"
+    " AND e.queue_sequence < s.queue_sequence AND e.state <> 'settled' AND e.state <> 'unknown')"
+)
+"""A head that nobody has taken up."""
+
+
+def owed_by(tx: Transaction, agents: Sequence[str], *, after: str, limit: int, ready_by: int | None) -> list[str]:
+    """Objects past `after`, by id, with input of these agents that waits for no more than a worker.
+
+    With `ready_by` only those whose head is ready since then, and that nobody works on.
+    """
     names, params = listed("agent", agents)
     rows = tx.all(
-        f"SELECT DISTINCT object_id FROM submissions WHERE {OPEN} AND object_id > :after"
-        f" AND state IN ('ready', 'input-applied') AND agent_id IN {names} ORDER BY object_id LIMIT :limit",
-        {**params, "after": after, "limit": limit},
+        f"SELECT DISTINCT object_id FROM submissions s WHERE {OPEN} AND object_id > :after"
+        f" AND state IN ('ready', 'input-applied') AND agent_id IN {names}"
+        f"{'' if ready_by is None else _LATE} ORDER BY object_id LIMIT :limit",
+        {**params, "after": after, "limit": limit, **({} if ready_by is None else {"ready_by": ready_by})},
     )
     return [row[0] for row in rows]

@@ -246,9 +246,11 @@ class SqlStore:
         """Objects last served by these workers that still need somebody."""
         return self._database.read(lambda tx: marks.of_workers(tx, workers, limit=limit))
 
-    def objects_owed_by(self, agents: Sequence[str], *, after: str, limit: int) -> list[str]:
+    def objects_owed_by(
+        self, agents: Sequence[str], *, after: str, limit: int, ready_by: int | None = None
+    ) -> list[str]:
         """Objects with input of these agents that waits for no more than a worker."""
-        return self._database.read(lambda tx: marks.owed_by(tx, agents, after=after, limit=limit))
+        return self._database.read(lambda tx: marks.owed_by(tx, agents, after=after, limit=limit, ready_by=ready_by))
 
     def read(self, request: ReadRequest) -> ReadAnswer:
         """One read for a client without a database."""

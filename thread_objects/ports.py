@@ -256,8 +256,13 @@ class Store(Protocol):
     def objects_of_workers(self, workers: Sequence[str], *, limit: int) -> list[str]:
         """Objects last served by one of these workers that have nonterminal rows or a mark."""
 
-    def objects_owed_by(self, agents: Sequence[str], *, after: str, limit: int) -> list[str]:
-        """Objects past `after`, by id, with input of these agents that an Attempt could take up."""
+    def objects_owed_by(
+        self, agents: Sequence[str], *, after: str, limit: int, ready_by: int | None = None
+    ) -> list[str]:
+        """Objects past `after`, by id, with input of these agents that an Attempt could take up.
+
+        With `ready_by` only those whose head is ready since then, and that nobody works on.
+        """
 
     def read(self, request: ReadRequest) -> ReadAnswer:
         """One read for a client that has no database of its own."""

@@ -88,6 +88,20 @@ def test_objects_owed_by_agents_are_those_that_a_worker_alone_is_missing(world: 
     assert world.store.objects_owed_by([], after="", limit=10) == []
 
 
+def test_late_heads_are_ready_unowned_and_first(world: World):
+    """Nothing that somebody works on, that waits behind its head, or that has only just come."""
+    for name in ("owned", "behind", "late", "loss"):
+        world.submit("k1", thread=name)
+        world.submit("k2", thread=name)
+    world.begin(thread="owned")
+    claim = world.begin(thread="behind")
+    world.store.suspend(claim, world.approval_request(claim, "c1"), ["c1"], mark_through=1, now=world.now)
+    world.store.mark_unknown(world.begin(thread="loss"), [], {"c1": "tool"}, mark_through=1, now=world.now)
+    agent = submit("k1").agent_id
+    assert world.store.objects_owed_by([agent], after="", limit=10, ready_by=world.now) == ["late", "loss"]
+    assert world.store.objects_owed_by([agent], after="", limit=10, ready_by=world.now - 1) == []
+
+
 def test_silent_workers_are_told_until_they_speak_or_leave(world: World):
     """A process that ended in good order is not looked for."""
     world.store.worker_seen("w1", host="h", pid=1, now=100)

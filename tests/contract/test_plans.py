@@ -68,6 +68,7 @@ def everything(world: World) -> None:
     store.old_marks(before=world.now, limit=10)
     store.objects_of_workers(["worker-1"], limit=10)
     store.objects_owed_by(["agent"], after="", limit=10)
+    store.objects_owed_by(["agent"], after="", limit=10, ready_by=world.now)
     store.clear_mark(THREAD, 99)
     store.read(ReadRequest(submission_id=claim.submission_id))
     reader = open_reader(world.url)

@@ -1,6 +1,8 @@
 """Abort, approvals, bindings: what people do to a running Thread."""
 
+import asyncio
 import time
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -177,3 +179,16 @@ async def test_an_object_that_a_worker_starts_anew_has_the_settings_of_the_deplo
             assert (await client.wait(receipt, timeout=20)).result == "bound"
         started = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
         assert b'"heartbeatTimeoutMs":7000' in started.input.payloads[0].data
+
+
+async def test_what_an_older_worker_turned_away_is_taken_up_when_it_is_gone(settings: Settings, thread_id: str) -> None:
+    """A rolling deployment: both registries side by side, then the new one alone. Nobody sends anything more."""
+    quick = settings.model_copy(update={"mark_sweep_ms": 500, "mark_age_ms": 200})
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(connected(quick))
+        async with running_worker(quick, Registry([])):
+            await stack.enter_async_context(running_worker(quick, registry))
+            threads = [f"{thread_id}-{n}" for n in range(8)]
+            receipts = [await client.submit(thread, AGENT, "say bound", key="k") for thread in threads]
+        settled = await asyncio.gather(*(client.wait(receipt, timeout=20) for receipt in receipts))
+        assert {settlement.result for settlement in settled} == {"bound"}
