@@ -1,6 +1,7 @@
 """An object at rest costs nothing: no timer, no activity, no event."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tests.deployment import connected, running_worker, settings_for, until
 from tests.scripted import AGENT
+from tests.temporal_servers import start_time_skipping, stop_time_skipping
 from tests.workflow.conftest import Deployed
 from thread_objects.client import ThreadClient
 from thread_objects.errors import StreamEnded
@@ -92,11 +94,19 @@ async def test_a_follower_of_a_closed_client_is_told(deployed: Deployed) -> None
     assert ended == seen
 
 
+@pytest.fixture
+def own_time() -> Iterator[WorkflowEnvironment]:
+    """A time-skipping server of one's own: objects that other tests left behind would hold its clock."""
+    environment = start_time_skipping()
+    yield environment
+    stop_time_skipping(environment)
+
+
 async def test_an_idle_object_gains_no_event_in_a_day(
-    time_skipping: WorkflowEnvironment, tmp_path: Path, task_queue: str, thread_id: str
+    own_time: WorkflowEnvironment, tmp_path: Path, task_queue: str, thread_id: str
 ) -> None:
     """An idle object has no timer: a day of skipped time leaves its history as it was."""
-    address = time_skipping.client.service_client.config.target_host
+    address = own_time.client.service_client.config.target_host
     settings = settings_for(address, f"sqlite:///{tmp_path}/threads.db", task_queue)
     async with running_worker(settings), connected(settings) as client:
         receipt = await client.submit(thread_id, AGENT, "call look a; say hi", key="k")
@@ -109,7 +119,7 @@ async def test_an_idle_object_gains_no_event_in_a_day(
         await until(resting)
         handle = client.temporal.get_workflow_handle(thread_id)
         before = (await handle.describe()).history_length
-        await time_skipping.sleep(86_400)
+        await asyncio.wait_for(own_time.sleep(86_400), 60)
         assert (await handle.describe()).history_length == before
         later = await client.submit(thread_id, AGENT, "say again", key="k2")
         assert (await client.wait(later, timeout=30)).result == "again"
