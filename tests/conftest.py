@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
 from tests.postgres_server import PostgresServer
 from tests.temporal_servers import DevServer, start_dev_server, start_time_skipping, stop_time_skipping
+from thread_objects.converter import data_converter
 
 # The SDK's threads may still be on their way out of a callback when the last test has ended; finalizing the
 # interpreter under them aborts the process and with it the exit code of the whole run.
@@ -100,7 +100,7 @@ def postgres_url(postgres: PostgresServer) -> str:
 @pytest.fixture
 async def temporal_client(dev_server: DevServer) -> AsyncIterator[Client]:
     """A raw SDK client of the shared dev server, with the pydantic converter."""
-    yield await Client.connect(dev_server.address, data_converter=pydantic_data_converter)
+    yield await Client.connect(dev_server.address, data_converter=data_converter)
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from temporalio.client import Client, WorkflowHistory
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
+from thread_objects.converter import data_converter
 from workflows import sandbox, thread_object
 
 
@@ -14,7 +14,7 @@ def replayer() -> Replayer:
     return Replayer(
         workflows=[thread_object.ThreadObject],
         workflow_runner=sandbox.workflow_runner(),
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter,
     )
 
 

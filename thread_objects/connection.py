@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cache
 
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import RPCError
 
+from thread_objects.converter import data_converter
 from thread_objects.errors import ConfigError, ServerUnavailable
 from thread_objects.settings import Settings
 
@@ -56,7 +56,7 @@ async def connect(settings: Settings) -> Client:
         async with asyncio.timeout(settings.connect_timeout_s):
             while True:
                 try:
-                    return await Client.connect(**config, data_converter=pydantic_data_converter)
+                    return await Client.connect(**config, data_converter=data_converter)
                 except RuntimeError as error:
                     # The bridge reports an unreachable or refusing server as a RuntimeError; it may be starting.
                     last = error
