@@ -1,6 +1,7 @@
 """Messages to Thread Objects: updates and signals (with start), queries. Bounded, typed, repeated where that helps."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from weakref import WeakValueDictionary
 from pydantic_core import PydanticSerializationError
 from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.service import RPCError, RPCStatusCode
 
 from thread_objects.calls import RETRY_S, call
 from thread_objects.connection import resolve
@@ -23,6 +25,8 @@ T = TypeVar("T")
 TASK_TIMEOUT = timedelta(seconds=5)
 """A worker that was killed with a workflow task in hand costs this much, not Temporal's default of 10 s."""
 RPC_TIMEOUT = timedelta(seconds=15)
+MET_MAX = 10_000
+"""Objects a client remembers as being there, the ones it spoke to last."""
 UPDATES_IN_FLIGHT = 8
 """Of one client to one object: the server takes 10, and whom it turns away waits for nothing but its own pause."""
 
@@ -53,6 +57,7 @@ class Objects:
     def __init__(self, temporal: Client, settings: Settings) -> None:
         self._temporal = temporal
         self._task_queue = settings.task_queue
+        self._met: OrderedDict[str, None] = OrderedDict()
         self._gates: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._address = resolve(settings).address or ""
         self._config = object_config(settings)
@@ -63,8 +68,12 @@ class Objects:
 
     async def signal(self, object_id: str, name: str, message: Wire) -> None:
         """Signal, starting the object if it is not there. Returns when the server has it."""
-        await self.call(
-            lambda: self._temporal.start_workflow(
+
+        async def existing() -> None:
+            await self._handle(object_id).signal(name, message, rpc_timeout=RPC_TIMEOUT)
+
+        async def with_start() -> None:
+            await self._temporal.start_workflow(
                 names.WORKFLOW_TYPE,
                 ObjectStart(config=self._config),
                 id=object_id,
@@ -75,9 +84,27 @@ class Objects:
                 start_signal=name,
                 start_signal_args=[message],
                 rpc_timeout=RPC_TIMEOUT,
-            ),
-            object_id=object_id,
-        )
+            )
+
+        await self.call(lambda: self._standing(object_id, existing, with_start), object_id=object_id)
+
+    async def _standing(
+        self, object_id: str, existing: Callable[[], Awaitable[T]], with_start: Callable[[], Awaitable[T]]
+    ) -> T:
+        """The plain call to an object this client has met; the call with start where it is not there (any more)."""
+        if object_id in self._met:
+            self._met.move_to_end(object_id)
+            try:
+                return await existing()
+            except RPCError as failure:
+                if failure.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+                self._met.pop(object_id, None)
+        answer = await with_start()
+        self._met[object_id] = None
+        while len(self._met) > MET_MAX:
+            self._met.popitem(last=False)
+        return answer
 
     async def update(self, object_id: str, name: str, message: Wire, answer: type[T], *, start: bool = False) -> T:
         """Update, and its typed answer; with `start` the object is started if it is not there."""
@@ -121,7 +148,7 @@ class Objects:
             except TimeoutError:
                 raise Busy(reason="too many updates of this client are in flight") from None
             try:
-                return await (with_start if start else existing)()
+                return await (self._standing(object_id, existing, with_start) if start else existing())
             finally:
                 gate.release()
 
