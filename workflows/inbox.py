@@ -98,6 +98,18 @@ class Entry:
     waiter: asyncio.Future[Any] | None = None
 
 
+def refused_entry(entry: Entry, code: str, at: int) -> RefusedInput:
+    """The trace of an entry that storage refused. Its digest is of the decoded message: the payload is gone by then."""
+    return RefusedInput(
+        name=entry.mutation.kind,
+        bytes=entry.bytes,
+        digest=hashlib.sha256(entry.mutation.model_dump_json(by_alias=True).encode()).hexdigest(),
+        code=code,
+        at=at,
+        submission_id=submission_of(entry.mutation),
+    )
+
+
 class Inbox:
     """Entries in arrival order, at most `limits.INBOX_BYTES_MAX` of them carried."""
 

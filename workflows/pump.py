@@ -18,14 +18,13 @@ from temporalio.exceptions import FailureError
 from thread_objects import failpoints
 from thread_objects.contract import names
 from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, ClearMarkRequest, ItemAnswer
-from thread_objects.contract.reports import RefusedInput
 from thread_objects.contract.views import Survey, ThreadView
 from thread_objects.core.backoff import backoff
 from thread_objects.core.due_queue import NATIVE
 from thread_objects.errors import Busy, from_refusal
 
 from .failure import told
-from .inbox import Entry, items, submission_of
+from .inbox import Entry, items, refused_entry
 from .timer import now_ms
 
 if TYPE_CHECKING:
@@ -128,16 +127,7 @@ class Pump:
         if entry.waiter is not None and not entry.waiter.done():
             entry.waiter.set_result(answer if item.refusal is None else from_refusal(item.refusal))
         elif item.refusal is not None:
-            self._owner.refuse(
-                RefusedInput(
-                    name=entry.mutation.kind,
-                    bytes=entry.bytes,
-                    digest="",
-                    code=item.refusal.code,
-                    at=now_ms(),
-                    submission_id=submission_of(entry.mutation),
-                )
-            )
+            self._owner.refuse(refused_entry(entry, item.refusal.code, now_ms()))
 
     def _storage_away(self, failure: FailureError) -> None:
         owner = self._owner

@@ -138,6 +138,8 @@ async def test_refusals_of_storage_reach_the_sender_of_a_signal_when_it_waits(de
     assert settlement.result == "first"
     report = await until(lambda: _refused(deployed, 1))
     assert report.refusals[-1].code == AdmissionConflict.code
+    assert len(report.refusals[-1].digest) == 64
+    assert report.refusals[-1].submission_id == pending.submission_id
 
 
 async def test_a_refused_signal_raises_at_its_wait(deployed: Deployed) -> None:
