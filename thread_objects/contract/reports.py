@@ -2,7 +2,7 @@
 
 from pydantic import JsonValue
 
-from thread_objects.contract.states import AlarmOutcome, PassPhase, SubmissionState
+from thread_objects.contract.states import AlarmOutcome, CheckOutcome, PassPhase, SubmissionState
 from thread_objects.contract.views import BindingWait, Fault, ThreadView
 from thread_objects.contract.wire import Wire
 
@@ -114,3 +114,23 @@ class StatusView(Wire):
     thread_id: str | None = None
     attempt_id: str | None = None
     detail: JsonValue = None
+
+
+class Check(Wire):
+    """One check of a verification. `findings` counts all that is wrong; `details` tell the first of them."""
+
+    name: str
+    outcome: CheckOutcome
+    reason: str = ""
+    details: tuple[str, ...] = ()
+    findings: int = 0
+
+
+class Verification(Wire):
+    """What verifying a Thread found, over one snapshot of its ledger and log. `ok`: no check failed."""
+
+    thread_id: str
+    ok: bool
+    records: int
+    submissions: int
+    checks: tuple[Check, ...]

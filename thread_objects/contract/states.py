@@ -91,3 +91,12 @@ class AlarmOutcome(StrEnum):
 
     REARMED = "rearmed"
     CLEARED = "cleared"
+
+
+class CheckOutcome(StrEnum):
+    """How a check of a verification ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """It could not be made; the reason says why. No failure."""

@@ -39,16 +39,30 @@ class EncodedBatch:
     text: str
 
 
+def record_text(
+    *, record_id: str, family: str, schema_version: int, created_at: int, deployment_id: str, body: str
+) -> str:
+    """A record's canonical text, around the canonical text of its payload. The keys stand in their sorted order."""
+    return (
+        f'{{"createdAt":{created_at},"deploymentId":{canonical(deployment_id)},"family":"{family}","payload":{body},'
+        f'"recordId":{canonical(record_id)},"schemaVersion":{schema_version}}}'
+    )
+
+
 def encode(batch: Batch) -> EncodedBatch:
     """Canonical texts of a batch and of its payloads; each payload is printed once. Raises `Unpersistable`."""
     records = tuple(
         EncodedRecord(record, canonical(record.payload.model_dump(by_alias=True), RECORD)) for record in batch.records
     )
-    # The keys are written in their sorted order, so this is the canonical text of the whole.
     inner = ",".join(
-        f'{{"createdAt":{r.record.created_at},"deploymentId":{canonical(r.record.deployment_id)},'
-        f'"family":"{r.record.family}","payload":{r.body},"recordId":{canonical(r.record.record_id)},'
-        f'"schemaVersion":{r.record.schema_version}}}'
+        record_text(
+            record_id=r.record.record_id,
+            family=r.record.family,
+            schema_version=r.record.schema_version,
+            created_at=r.record.created_at,
+            deployment_id=r.record.deployment_id,
+            body=r.body,
+        )
         for r in records
     )
     return EncodedBatch(batch.batch_id, records, f'{{"batchId":{canonical(batch.batch_id)},"records":[{inner}]}}')
