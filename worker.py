@@ -57,6 +57,7 @@ def _parts() -> tuple[Any, ...]:
             "activities.ledger",
             "activities.recovery",
             "activities.sweep",
+            "workflows.payloads",
             "workflows.sandbox",
             "workflows.thread_object",
             "workflows.thread_read",
@@ -88,7 +89,8 @@ class WorkerProcess:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve until `stopping` is set."""
-        storage, attempt, ledger, recovery, sweep, sandbox, thread_object, thread_read = _parts()
+        storage, attempt, ledger, recovery, sweep, payloads, sandbox, thread_object, thread_read = _parts()
+        payloads.leave_out_idle_walks()
         settings, clock = self._settings, SystemClock()
         temporal: Client = await connect(settings)
         store: Store = await asyncio.to_thread(

@@ -21,7 +21,7 @@ from .engine import NOTIFY_CHANNEL, Database, Row
 from .postgres import translated as postgres_errors
 from .sqlite import translated as sqlite_errors
 
-_POLL_MIN_SECONDS = 0.001
+_POLL_MIN_SECONDS = 0.000_25
 _POLL_MAX_SECONDS = 0.25
 _POLL_SHARE = 0.05
 """A pause is this share of the time waited so far: an outcome is known at most 5 % later than it could be."""
