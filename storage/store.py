@@ -8,12 +8,13 @@ from thread_objects.contract.messages import LogRecord, Settlement
 from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
 from thread_objects.core.recovery import Snapshot
-from thread_objects.ports import AbortIntent, Claim, ClaimRequest, OldMark, RecoveryFailure, Tail
+from thread_objects.ports import AbortIntent, Checkpoint, Claim, ClaimRequest, OldMark, RecoveryFailure, Tail
 
 from . import (
     aborts,
     applying,
     approvals,
+    checkpoints,
     claims,
     faults,
     fleet,
@@ -219,6 +220,16 @@ class SqlStore:
     def digest_at(self, thread_id: str, sequence: int) -> str | None:
         """The tail digest after this sequence."""
         return self._database.read(lambda tx: log.digest_at(tx, thread_id, sequence))
+
+    # --- checkpoints ---
+
+    def save_checkpoint(self, checkpoint: Checkpoint, *, now: int) -> None:
+        """Keep a derived view that fits the log."""
+        self._database.write(lambda tx: checkpoints.save(tx, checkpoint, now=now))
+
+    def load_checkpoint(self, thread_id: str, *, at_or_before: int) -> Checkpoint | None:
+        """The newest checkpoint at or before a sequence that fits the log."""
+        return self._database.read(lambda tx: checkpoints.load(tx, thread_id, at_or_before=at_or_before))
 
     # --- workers and marks ---
 

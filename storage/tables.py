@@ -29,9 +29,15 @@ def _text(*, nullable: bool = False) -> Any:
     return Field(sa_column=Column(Text(), nullable=nullable))
 
 
-def _number(*, primary_key: bool = False, nullable: bool = False) -> Any:
+def _number(*, primary_key: bool = False, nullable: bool = False, default: str | None = None) -> Any:
     return Field(
-        sa_column=Column(BigInteger(), primary_key=primary_key, nullable=nullable, autoincrement=False),
+        sa_column=Column(
+            BigInteger(),
+            primary_key=primary_key,
+            nullable=nullable,
+            autoincrement=False,
+            server_default=None if default is None else text(default),
+        ),
     )
 
 
@@ -55,7 +61,10 @@ class ObjectRow(SQLModel, table=True):
 
 
 class ThreadRow(SQLModel, table=True):
-    """A Thread: its lane's counter, its log's fence and tail, and the one ownership it can have."""
+    """A Thread: its lane's counter, its log's fence and tail, and the one ownership it can have.
+
+    `base_*`: where the log begins now; records up to there were deleted by retention.
+    """
 
     __tablename__ = "threads"
     __table_args__: ClassVar[Any] = (
@@ -83,10 +92,15 @@ class ThreadRow(SQLModel, table=True):
     owner_producer_id: str | None = _id(nullable=True)
     owner_token: str | None = _text(nullable=True)
     lease_until: int | None = _number(nullable=True)
+    base_sequence: int = _number(default="0")
+    base_digest: str | None = _text(nullable=True)
 
 
 class SubmissionRow(SQLModel, table=True):
-    """A Submission. `input` is kept until the log holds it; `*_by` name the batch item that caused a change."""
+    """A Submission. `input` is kept until the log holds it; `*_by` name the batch item that caused a change.
+
+    `redacted_at`: retention took what it said; identities, outcome and digests stay.
+    """
 
     __tablename__ = "submissions"
     __table_args__: ClassVar[Any] = (
@@ -145,6 +159,7 @@ class SubmissionRow(SQLModel, table=True):
     settled_at: int | None = _number(nullable=True)
     input_digest: str = _text()
     input: str | None = _text(nullable=True)
+    redacted_at: int | None = _number(nullable=True)
 
 
 class RecordRow(SQLModel, table=True):
@@ -252,6 +267,19 @@ class FaultRow(SQLModel, table=True):
     last_failed_at: int = _number()
     retry_at: int = _number()
     attempts: int = _number()
+
+
+class CheckpointRow(SQLModel, table=True):
+    """A derived view of a Thread, bound to a place in its log. Disposable."""
+
+    __tablename__ = "checkpoints"
+
+    thread_id: str = _id(ForeignKey("threads.thread_id"), primary_key=True)
+    sequence: int = _number(primary_key=True)
+    digest: str = _text()
+    version: int = _number()
+    saved_at: int = _number()
+    body: str = _text()
 
 
 class DeploymentRow(SQLModel, table=True):

@@ -33,6 +33,21 @@ class Tail:
     digest: str
 
 
+CHECKPOINT_VERSION = 1
+"""The version of checkpoints that this code writes and reads. What a body means is its writer's business."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A derived view of a Thread up to a batch's end, bound to it by sequence and tail digest. Never recovery truth."""
+
+    thread_id: str
+    sequence: int
+    digest: str
+    body: JsonValue
+    version: int = CHECKPOINT_VERSION
+
+
 @dataclass(frozen=True, slots=True)
 class AbortIntent:
     """The first abort request of a Submission."""
@@ -236,6 +251,17 @@ class Store(Protocol):
 
     def digest_at(self, thread_id: str, sequence: int) -> str | None:
         """The tail digest right after this sequence, or None if no batch ends there."""
+
+    # --- checkpoints -------------------------------------------------------------------------------------------------
+    def save_checkpoint(self, checkpoint: Checkpoint, *, now: int) -> None:
+        """Keep a checkpoint; the newest `CHECKPOINTS_KEPT` of a Thread stay. Saving the same place again replaces it.
+
+        Raises `CheckpointRejected` (`unsupported-version`, `ahead-of-tail`, `digest-mismatch`), `InvalidInput` for a
+        body past the bounds of a record, `ThreadNotMaterialized`. Retention removes the checkpoints of what it touches.
+        """
+
+    def load_checkpoint(self, thread_id: str, *, at_or_before: int) -> Checkpoint | None:
+        """The newest checkpoint at or before this sequence that still fits the log; None is no error."""
 
     # --- workers and marks --------------------------------------------------------------------------------------------
     def deployment_order(self, registry_key: str, *, now: int) -> int:

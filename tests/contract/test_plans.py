@@ -16,7 +16,7 @@ from thread_objects.contract import ids
 from thread_objects.contract.activities import ReadRequest
 from thread_objects.contract.states import Decision, Outcome, ResolutionKind
 from thread_objects.core.faults import RecoveryFailure
-from thread_objects.ports import ClaimRequest
+from thread_objects.ports import Checkpoint, ClaimRequest
 
 FAILURE = RecoveryFailure(phase="history", reason="failure", error_tag="X", operation="read")
 SMALL = {"deployments", "workers"}
@@ -60,7 +60,9 @@ def everything(world: World) -> None:
     store.run_records(claim.submission_id)
     store.records(THREAD, after=0, limit=10)
     store.digest_at(THREAD, 1)
-    store.tail(THREAD)
+    last = store.tail(THREAD)
+    store.save_checkpoint(Checkpoint(THREAD, last.sequence, last.digest, 1), now=world.now)
+    store.load_checkpoint(THREAD, at_or_before=99)
     store.abort_intent(claim.submission_id)
     store.record_fault(THREAD, FAILURE, now=world.now)
     store.fault(THREAD)
@@ -139,7 +141,8 @@ def grow(path: str, threads: int, settled: int) -> None:
     ]:
         if thread != THREAD:
             connection.execute(
-                "INSERT OR IGNORE INTO threads VALUES (?, ?, 1, 1, 1, 0, 1, 'x', NULL, NULL, NULL, NULL, NULL)",
+                "INSERT OR IGNORE INTO threads (thread_id, object_id, created_at, materialized, queue_last, epoch,"
+                " tail_sequence, tail_digest) VALUES (?, ?, 1, 1, 1, 0, 1, 'x')",
                 (thread, thread),
             )
         connection.executemany(

@@ -21,6 +21,7 @@ READ_PAGE_RECORDS_MAX = 1_024
 EXPORT_RECORDS_MAX = 131_072
 RECORD_BYTES_MAX = 4 * 1_048_576
 TURN_BYTES_MAX = 4 * 1_048_576
+CHECKPOINTS_KEPT = 2  # the newest, and the one before it for a reader that stands further back
 
 # --- admission ------------------------------------------------------------------------------------------
 STORED_VALUE_BYTES_MAX = 2_000_000
