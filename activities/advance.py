@@ -306,8 +306,11 @@ class Advance:
     def _faulted(self, claim: Claim, error: CorruptRecord) -> AttemptAnswer:
         self._release(claim)
         failure = RecoveryFailure(phase="history", reason="failure", error_tag=error.code, operation="read transcript")
-        fault = self._store.record_fault(claim.thread_id, failure, now=self._means.clock.now())
-        self._recovered = self._recovered.model_copy(update={"fault": fault, "retry_at": fault.retry_at})
+        change = self._store.record_fault(claim.thread_id, failure, now=self._means.clock.now())
+        update = {"fault": change.fault, "retry_at": change.fault and change.fault.retry_at}
+        if change.event_sequence:
+            update["event_sequence"] = change.event_sequence
+        self._recovered = self._recovered.model_copy(update=update)
         return self._answer("faulted", self._view(), claim)
 
     def _release(self, claim: Claim) -> ThreadView:

@@ -22,7 +22,7 @@ from thread_objects.contract.activities import (
     SurveyAnswer,
     SurveyRequest,
 )
-from thread_objects.contract.views import Registry
+from thread_objects.contract.views import Registry, Survey
 from thread_objects.errors import ThreadError, to_application_error
 from thread_objects.ports import Store
 
@@ -59,13 +59,22 @@ class LedgerActivities:
         failpoints.hit("apply:before")
         answer = self._store.apply(request, worker=self._worker, registry=self._registry, now=self._clock.now())
         failpoints.hit("apply:after")
-        return answer
+        survey = self._with_recipients(request.object_id, answer.survey)
+        return answer if survey is answer.survey else answer.model_copy(update={"survey": survey})
 
     @activity.defn(name=names.ACTIVITY_SURVEY, no_thread_cancel_exception=True)
     @translated
     def survey(self, request: SurveyRequest) -> SurveyAnswer:
         """Read the control view of an object."""
-        return SurveyAnswer(survey=self._store.survey(request.object_id), registry=self._registry)
+        survey = self._store.survey(request.object_id)
+        return SurveyAnswer(survey=self._with_recipients(request.object_id, survey), registry=self._registry)
+
+    def _with_recipients(self, object_id: str, survey: Survey) -> Survey:
+        """The survey once new rows of faulted Threads were told of their fault. Costs nothing without a fault."""
+        if not any(view.fault_retry_at is not None for view in survey.threads):
+            return survey
+        sequence = self._store.note_recipients(object_id, now=self._clock.now())
+        return survey.model_copy(update={"event_sequence": sequence})
 
     @activity.defn(name=names.ACTIVITY_CLEAR_MARK, no_thread_cancel_exception=True)
     @translated

@@ -106,6 +106,7 @@ class _Recovery:
         self._fault: Fault | None = None
         self._decided: list[Decided] = []
         self._seen = 0
+        self._told = 0
         self._repaired = False
 
     def run(self, after: int, stopping: Callable[[], bool]) -> Recovered:
@@ -121,7 +122,7 @@ class _Recovery:
             return self._faulted(error)
         if cursor is None and self._fault is not None:
             failpoints.hit("recovery-status:before")
-            self._store.clear_fault(self._thread_id, now=self._watch.now())
+            self._told = self._store.clear_fault(self._thread_id, now=self._watch.now()).event_sequence
             failpoints.hit("recovery-status:after")
         return self._answer(cursor=cursor)
 
@@ -167,12 +168,14 @@ class _Recovery:
         failure = recovery_failure(error, self._watch)
         failpoints.hit("recovery-status:before")
         try:
-            fault = self._store.record_fault(self._thread_id, failure, now=self._watch.now())
+            change = self._store.record_fault(self._thread_id, failure, now=self._watch.now())
         except ThreadError:
             # What failed first says more than that it could not be kept.
             raise error from None
         failpoints.hit("recovery-status:after")
-        if fault.attempts == 1:
+        self._told = change.event_sequence
+        fault = change.fault
+        if fault is not None and fault.attempts == 1:
             log.error(
                 "recovery failed",
                 thread_id=self._thread_id,
@@ -194,4 +197,5 @@ class _Recovery:
             fault=fault,
             retry_at=None if fault is None else fault.retry_at,
             cursor=cursor,
+            event_sequence=self._told,
         )

@@ -6,9 +6,19 @@ from dataclasses import replace
 from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, ReadAnswer, ReadRequest
 from thread_objects.contract.messages import LogRecord, Settlement
 from thread_objects.contract.records import Batch, SubmissionSettled
+from thread_objects.contract.recovery_events import EventStanding, RecoveryEvent
 from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
 from thread_objects.core.recovery import Snapshot
-from thread_objects.ports import AbortIntent, Checkpoint, Claim, ClaimRequest, OldMark, RecoveryFailure, Tail
+from thread_objects.ports import (
+    AbortIntent,
+    Checkpoint,
+    Claim,
+    ClaimRequest,
+    FaultChange,
+    OldMark,
+    RecoveryFailure,
+    Tail,
+)
 
 from . import (
     aborts,
@@ -23,11 +33,13 @@ from . import (
     log,
     marks,
     reads,
+    recipients,
     recoveries,
+    recovery_events,
     settlements,
     surveys,
 )
-from .engine import Database
+from .engine import Database, Transaction
 from .limits import StoreLimits
 
 
@@ -191,17 +203,49 @@ class SqlStore:
 
     # --- faults ---
 
-    def record_fault(self, thread_id: str, failure: RecoveryFailure, *, now: int) -> Fault:
-        """Store or update the Thread's fault."""
+    def record_fault(self, thread_id: str, failure: RecoveryFailure, *, now: int) -> FaultChange:
+        """Store or update the Thread's fault, its recipients and their events."""
         return self._database.write(lambda tx: faults.record(tx, thread_id, failure, now=now))
 
-    def clear_fault(self, thread_id: str, *, now: int) -> bool:  # noqa: ARG002
-        """Delete the fault."""
-        return self._database.write(lambda tx: faults.clear(tx, thread_id))
+    def clear_fault(self, thread_id: str, *, now: int) -> FaultChange:
+        """Delete the fault and tell its recipients."""
+        return self._database.write(lambda tx: faults.clear(tx, thread_id, now=now))
 
     def fault(self, thread_id: str) -> Fault | None:
         """The retained fault."""
         return self._database.read(lambda tx: faults.read(tx, thread_id))
+
+    def note_recipients(self, object_id: str, *, now: int) -> int:
+        """Tell new rows of faulted Threads of the fault. Only where there are such rows is anything written."""
+
+        def look(tx: Transaction) -> tuple[list[str], EventStanding]:
+            return recipients.unlisted(tx, object_id, faults.of_object(tx, object_id)), recovery_events.standing(
+                tx, object_id
+            )
+
+        threads, standing = self._database.read(look)
+        if threads:
+
+            def note(tx: Transaction) -> EventStanding:
+                faults.note_recipients(tx, object_id, threads, now=now)
+                return recovery_events.standing(tx, object_id)
+
+            standing = self._database.write(note)
+        return standing.sequence if standing.pending else 0
+
+    # --- recovery events ---
+
+    def event_standing(self, object_id: str) -> EventStanding:
+        """How far the object's events are."""
+        return self._database.read(lambda tx: recovery_events.standing(tx, object_id))
+
+    def recovery_events(self, object_id: str, *, after: int, limit: int) -> list[RecoveryEvent]:
+        """A page of stored events."""
+        return self._database.read(lambda tx: recovery_events.page(tx, object_id, after=after, limit=limit))
+
+    def acknowledge_recovery_event(self, object_id: str, sequence: int, *, now: int) -> EventStanding:  # noqa: ARG002
+        """Forget the events through a number."""
+        return self._database.write(lambda tx: recovery_events.acknowledge(tx, object_id, sequence))
 
     # --- reads while running ---
 

@@ -19,6 +19,12 @@ from .submissions import OPEN
 SURVEY_THREADS_MAX = 4_096
 """A survey travels through the workflow's history: about 200 bytes for each Thread."""
 
+_FAULTS_AND_EVENTS = (
+    "SELECT thread_id, retry_at FROM faults WHERE object_id = :object_id UNION ALL"
+    " SELECT NULL, sequence FROM recovery_event_counters WHERE object_id = :object_id AND sequence > acknowledged"
+)
+"""Retries by Thread, and under NULL the last event while one waits. One statement: every survey pays for it."""
+
 _GROUPED = "state, CASE WHEN abort_at IS NULL THEN 0 ELSE 1 END AS aborted, COUNT(*), MIN(queue_sequence)"
 
 
@@ -60,8 +66,7 @@ def survey(tx: Transaction, object_id: str) -> Survey:
     threads = threads[:SURVEY_THREADS_MAX]
     heads = [(thread, head.lowest) for thread in threads if (head := views.head_group(groups[thread])) is not None]
     identities = _identities(tx, heads)
-    faults = tx.all("SELECT thread_id, retry_at FROM faults WHERE object_id = :object_id", {"object_id": object_id})
-    retries: dict[str, int] = dict(row[:2] for row in faults)
+    retries: dict[str | None, int] = dict(row[:2] for row in tx.all(_FAULTS_AND_EVENTS, {"object_id": object_id}))
     calls = open_calls.waiting(tx, object_id) if any(_somebody_waits(groups[thread]) for thread in threads) else {}
     return Survey(
         threads=tuple(
@@ -69,6 +74,7 @@ def survey(tx: Transaction, object_id: str) -> Survey:
             for thread in threads
         ),
         truncated=truncated,
+        event_sequence=retries.get(None, 0),
     )
 
 

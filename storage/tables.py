@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, T
 from sqlalchemy.dialects.postgresql import TEXT as PG_TEXT
 from sqlmodel import Field, SQLModel
 
+from thread_objects.contract.recovery_events import Transition
 from thread_objects.contract.states import Decision, Outcome, ResolutionKind, SubmissionState
 
 _IDENTIFIER = Text().with_variant(PG_TEXT(collation="C"), "postgresql")
@@ -267,6 +268,48 @@ class FaultRow(SQLModel, table=True):
     last_failed_at: int = _number()
     retry_at: int = _number()
     attempts: int = _number()
+    recipients: int = Field(sa_column=Column(BigInteger(), nullable=False, server_default=text("0")))
+
+
+class FaultRecipientRow(SQLModel, table=True):
+    """A Submission that was told of its Thread's fault. It stays until the fault is cleared."""
+
+    __tablename__ = "fault_recipients"
+
+    thread_id: str = _id(primary_key=True)
+    queue_sequence: int = _number(primary_key=True)
+    submission_id: str = _id()
+
+
+class RecoveryEventRow(SQLModel, table=True):
+    """A recovery event that its consumer does not have yet."""
+
+    __tablename__ = "recovery_events"
+    __table_args__: ClassVar[Any] = (
+        CheckConstraint(_one_of("transition", Transition), name="recovery_events_transition"),
+    )
+
+    object_id: str = _id(primary_key=True)
+    sequence: int = _number(primary_key=True)
+    transition: str = _text()
+    thread_id: str = _id()
+    submission_id: str = _id()
+    occurred_at: int = _number()
+    first_failed_at: int = _number()
+    failure: str = _text()
+
+
+class RecoveryEventCounterRow(SQLModel, table=True):
+    """The last event number of an object, and the last one acknowledged."""
+
+    __tablename__ = "recovery_event_counters"
+    __table_args__: ClassVar[Any] = (
+        CheckConstraint("acknowledged >= 0 AND acknowledged <= sequence", name="recovery_event_counters_order"),
+    )
+
+    object_id: str = _id(primary_key=True)
+    sequence: int = _number()
+    acknowledged: int = _number()
 
 
 class CheckpointRow(SQLModel, table=True):

@@ -19,6 +19,7 @@ from thread_objects.contract.activities import (
 )
 from thread_objects.contract.messages import LogRecord, Settlement, SubmissionStatus
 from thread_objects.contract.records import Batch, SubmissionSettled
+from thread_objects.contract.recovery_events import EventStanding, RecoveryEvent
 from thread_objects.contract.states import SubmissionState
 from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
 from thread_objects.core.faults import RecoveryFailure as RecoveryFailure  # noqa: PLC0414 - named by the Store
@@ -104,6 +105,17 @@ class OldMark:
     mark: int
     marked_at: int
     worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class FaultChange:
+    """A fault as it was stored, or as it was before it was cleared (None: there was none).
+
+    `event_sequence`: the last recovery event that the same transaction stored, 0 for none.
+    """
+
+    fault: Fault | None
+    event_sequence: int = 0
 
 
 class Reconciler(Protocol):
@@ -230,14 +242,38 @@ class Store(Protocol):
         """Wake a suspended row whose decisions are all stored. False when something is undecided."""
 
     # --- faults --------------------------------------------------------------------------------------------------
-    def record_fault(self, thread_id: str, failure: RecoveryFailure, *, now: int) -> Fault:
-        """Store or update the Thread's fault (attempts, retry_at by recovery.md §7)."""
+    def record_fault(self, thread_id: str, failure: RecoveryFailure, *, now: int) -> FaultChange:
+        """Store or update the Thread's fault (attempts, retry_at by recovery.md §7), its recipients and events.
 
-    def clear_fault(self, thread_id: str, *, now: int) -> bool:
-        """Delete the fault after a whole clean recovery. False when there was none."""
+        Known recipients learn of a failure that differs (`changed`), then new nonterminal rows become recipients
+        (`created`), each in row order.
+        """
+
+    def clear_fault(self, thread_id: str, *, now: int) -> FaultChange:
+        """Delete the fault after a whole clean recovery; every recipient learns of it (`cleared`)."""
 
     def fault(self, thread_id: str) -> Fault | None:
         """The retained fault, or None (which is no proof of health)."""
+
+    def note_recipients(self, object_id: str, *, now: int) -> int:
+        """Make new nonterminal rows of an object's faulted Threads recipients; `retry_at` stays as it is.
+
+        Answers the last event that is stored while one waits for its delivery, else 0.
+        """
+
+    # --- recovery events -----------------------------------------------------------------------------------------
+    def event_standing(self, object_id: str) -> EventStanding:
+        """How far the object's events are stored and acknowledged."""
+
+    def recovery_events(self, object_id: str, *, after: int, limit: int) -> list[RecoveryEvent]:
+        """Stored events past a sequence, in order. Acknowledged ones are gone."""
+
+    def acknowledge_recovery_event(self, object_id: str, sequence: int, *, now: int) -> EventStanding:
+        """The consumer has every event through `sequence`: they are deleted, `acknowledged` moves up, never down.
+
+        Where no handler is installed the last stored sequence is acknowledged at once; numbers go on rising.
+        A sequence that was never stored is refused (`LedgerError`).
+        """
 
     # --- reads while running ----------------------------------------------------------------------------------------
     def abort_intent(self, submission_id: str) -> AbortIntent | None:

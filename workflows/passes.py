@@ -245,6 +245,7 @@ class PassRunner:
                 case Survey():
                     if failure is None:
                         self._owner.pump.survey = answer.survey
+                        self._owner.maintenance.events_recorded(answer.survey.event_sequence, now)
                         self._observe(answer.registry, now)
                         event.surveyed(answer.survey, now)
                     else:
@@ -252,6 +253,7 @@ class PassRunner:
                 case RecoverThread(thread_id=thread_id):
                     if failure is None:
                         self._keep_fault(thread_id, answer.recovered.fault)
+                        self._owner.maintenance.events_recorded(answer.recovered.event_sequence, now)
                         self._owner.pump.see_view(answer.view)
                         event.recovered(thread_id, answer, now)
                     else:
@@ -270,6 +272,7 @@ class PassRunner:
             # It claimed, so no lease of the ended ones is left. An Attempt that only looked superseded nothing.
             self.ended.pop(thread_id, None)
         self._keep_fault(thread_id, answer.recovered.fault)
+        self._owner.maintenance.events_recorded(answer.recovered.event_sequence, now_ms())
         if answer.settled is not None:
             self._owner.settled_total += 1
         self._owner.pump.see_view(answer.view)

@@ -114,6 +114,7 @@ class Pump:
             maintenance.observe_registry(answer.registry.key, answer.registry.deployment, now)
         maintenance.release(mutation, now, progressed=progressed)
         self.survey = answer.survey
+        maintenance.events_recorded(answer.survey.event_sequence, now)
         maintenance.note_survey(answer.survey, now)
         maintenance.hint(now)
         by_n = {item.n: item for item in answer.answers}

@@ -129,7 +129,7 @@ def test_fault_backs_off_and_keeps_its_first_time(world: World):
     delays = []
     for number in range(1, 7):
         world.now += 1_000
-        fault = world.store.record_fault(THREAD, FAILURE, now=world.now)
+        fault = world.store.record_fault(THREAD, FAILURE, now=world.now).fault
         assert (fault.attempts, fault.first_failed_at, fault.last_failed_at) == (number, 1_001_000, world.now)
         delays.append(fault.retry_at - world.now)
         assert world.store.fault(THREAD) == fault
@@ -140,14 +140,14 @@ def test_fault_backs_off_and_keeps_its_first_time(world: World):
 def test_fault_is_seen_in_views_until_it_is_cleared(world: World):
     """New admissions neither erase nor shorten it."""
     world.submit("k1")
-    fault = world.store.record_fault(THREAD, FAILURE, now=world.now)
+    fault = world.store.record_fault(THREAD, FAILURE, now=world.now).fault
     world.submit("k2")
     world.submit("k1", thread="thread-2")
     assert world.store.view(THREAD).fault_retry_at == fault.retry_at
     assert world.store.survey(THREAD).threads[0].fault_retry_at == fault.retry_at
     assert world.store.view("thread-2").fault_retry_at is None
-    assert world.store.clear_fault(THREAD, now=world.now)
-    assert not world.store.clear_fault(THREAD, now=world.now)
+    assert world.store.clear_fault(THREAD, now=world.now).fault == fault
+    assert world.store.clear_fault(THREAD, now=world.now).fault is None
     assert world.store.fault(THREAD) is None
     assert world.store.view(THREAD).fault_retry_at is None
 

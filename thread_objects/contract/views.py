@@ -58,6 +58,8 @@ class Survey(Wire):
     threads: tuple[ThreadView, ...] = ()
     truncated: bool = False
     duties: tuple[str, ...] = ()
+    event_sequence: int = 0
+    """Recovery events up to this one are stored and not all acknowledged; 0 when none waits."""
 
 
 class Registry(Wire):
@@ -68,8 +70,12 @@ class Registry(Wire):
 
 
 class Fault(Wire):
-    """A retained recovery failure of one Thread: class names and static operation names only."""
+    """A retained recovery failure of one Thread: class names and static operation names only.
 
+    `recipients` counts the Submissions it was told of.
+    """
+
+    schema_version: int = 1
     thread_id: str
     phase: str
     reason: str
@@ -83,6 +89,7 @@ class Fault(Wire):
     last_failed_at: int
     retry_at: int
     attempts: int
+    recipients: int = 0
 
 
 class Decided(Wire):
@@ -104,6 +111,8 @@ class Recovered(Wire):
     fault: Fault | None = None
     retry_at: int | None = None
     cursor: str | None = None
+    event_sequence: int = 0
+    """The last recovery event that was stored with this answer, 0 for none: its lane is due at once."""
 
 
 class SettledView(Wire):
