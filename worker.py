@@ -107,10 +107,17 @@ class WorkerProcess:
         key = self._registry.key
         deployment = await asyncio.to_thread(store.deployment_order, key, now=clock.now())
         view = RegistryView(key=key, deployment=deployment)
-        ledger_activities = ledger.LedgerActivities(store, clock=clock, worker=self.identity, registry=view)
         recovery_activities = recovery.RecoveryActivities(store, clock=clock, registry=self._registry, view=view)
         attempt_activities = attempt.AttemptActivities(
-            store, clock=clock, registry=self._registry, view=view, recover=recovery_activities.recover_thread
+            store,
+            clock=clock,
+            registry=self._registry,
+            view=view,
+            recover=recovery_activities.recover_thread,
+            head_starts=settings.head_starts,
+        )
+        ledger_activities = ledger.LedgerActivities(
+            store, clock=clock, worker=self.identity, registry=view, head_starts=attempt_activities.head_starts
         )
         sweeper = sweep.MarkSweep(
             store,
@@ -155,6 +162,7 @@ class WorkerProcess:
                 sweeping.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await sweeping
+        await asyncio.to_thread(attempt_activities.head_starts.close)
         await asyncio.to_thread(store.worker_gone, self.identity)
         log.info("worker stopped")
 

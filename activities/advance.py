@@ -7,6 +7,7 @@ suspended, unknown, handed back, or lost; a lost one writes nothing more.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, Protocol
 
 from typing_extensions import TypeIs
@@ -39,6 +40,7 @@ from .commits import Commits
 from .control import Control
 from .endings import CallsLost, HandBack, Suspended
 from .event_loop import run_on_own_loop
+from .head_start import HeadStart
 from .run_journal import RunJournal, Seat, Standing
 from .settling import Settling
 from .supervise import Ending, Pace, Reason, Supervisor
@@ -97,11 +99,13 @@ class Work:
 class Advance:
     """One Attempt."""
 
-    def __init__(self, means: Means, request: AttemptRequest, control: Control) -> None:
+    def __init__(self, means: Means, request: AttemptRequest, control: Control, begun: HeadStart | None = None) -> None:
         self._means = means
         self._store = means.store
         self._request = request
         self._control = control
+        self._begun = begun
+        """Set for a head start: before its adoption nothing is committed but the claim and the input."""
         self._permits: set[Permit] = set()
         self._recovered = Recovered(thread_id=request.thread_id)
         self._started_now = False
@@ -173,7 +177,9 @@ class Advance:
         return claim
 
     def _advance(self, claim: Claim) -> AttemptAnswer:
-        means, request = self._means, self._request
+        means = self._means
+        if not self._started_now and not self._adopted():
+            return self._answer("yielded", self._release(claim), claim)
         try:
             binding = means.registry.get(claim.agent_id)
         except BindingUnavailable:
@@ -192,12 +198,14 @@ class Advance:
             store=self._store,
             binding=binding,
             run=run,
-            mark_through=request.applied_through,
-            yield_at=request.yield_at,
+            mark_through=self._request.applied_through,
+            yield_at=self._request.yield_at,
             fresh=self._started_now,
             standing=standing or Standing(turns=len(run.turns)),
             sleep=means.sleep,
         )
+        if self._begun is not None:
+            seat.adoption = partial(self._adoption, self._begun, seat)
         work = Work(claim, binding, run, commits, RunJournal(seat, commits))
         if claim.abort is not None:
             return self._settled(work, Ending(Reason.ABORT, abort=claim.abort))
@@ -232,6 +240,22 @@ class Advance:
         )
         return await supervisor.watch(work.binding.run(request, work.journal))
 
+    async def _adoption(self, begun: HeadStart, seat: Seat) -> None:
+        """Wait for the activity before anything of the Run is committed. Raises `HandBack` when none comes."""
+        request = await begun.waited()
+        if request is None:
+            raise HandBack
+        self._request = request
+        seat.mark_through, seat.yield_at, seat.adoption = request.applied_through, request.yield_at, None
+
+    def _adopted(self) -> bool:
+        """An Attempt whose activity is here, as every one is that had no head start."""
+        request = self._request if self._begun is None else self._begun.wait()
+        if request is None:
+            return False
+        self._request = request
+        return True
+
     # --- after the drive ---------------------------------------------------------------------------------------------
 
     def _end(self, work: Work, ending: Ending) -> AttemptAnswer:  # noqa: PLR0911 - one per ending
@@ -240,6 +264,8 @@ class Advance:
             raise error
         if ending.reason is Reason.LOST:
             return self._answer("yielded", self._view(), claim)
+        if not self._adopted():
+            return self._answer("yielded", self._release(work.commits.claim), claim)
         if isinstance(error, Suspended):
             self._cleared = True
             return self._answer("suspended", error.view, claim)

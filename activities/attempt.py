@@ -5,6 +5,8 @@ Rule guarded: cancellation is never thrown into the running Attempt; it is told 
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import wait
+from typing import TypeVar
 
 from temporalio import activity
 
@@ -18,8 +20,11 @@ from thread_objects.ports import Store
 
 from .advance import Advance, Means, Recover
 from .control import Control
+from .head_start import HeadStart, HeadStarts
 from .pulse import pulse
 from .supervise import Pace
+
+T = TypeVar("T")
 
 
 class AttemptActivities:
@@ -35,7 +40,9 @@ class AttemptActivities:
         recover: Recover,
         pace: Pace | None = None,
         sleep: Callable[[float], object] = asyncio.sleep,
+        head_starts: int = 0,
     ) -> None:
+        self.head_starts = HeadStarts(self._begun_early, clock=clock, registry=registry, at_most=head_starts)
         self._means = Means(
             store=store,
             clock=clock,
@@ -49,13 +56,26 @@ class AttemptActivities:
     @activity.defn(name=names.ACTIVITY_ATTEMPT, no_thread_cancel_exception=True)
     def attempt(self, request: AttemptRequest) -> AttemptAnswer:
         """Recover the Thread, claim its head and advance it to its end or to the time to yield."""
+        begun = self.head_starts.take(request.attempt_id)
+        if begun is not None and begun.adopt(request):
+            return self._beaten(begun.control, begun.ended.result)
         control = Control()
+        if begun is not None:
+            # Nobody came in time: it hands back, and then the Attempt begins anew.
+            self._beaten(begun.control, lambda: wait((begun.ended,)))
+        return self._beaten(control, lambda: self.advance(request, control))
+
+    @staticmethod
+    def _beaten(control: Control, work: Callable[[], T]) -> T:
         with pulse.beating(control):
             try:
-                return self.advance(request, control)
+                return work()
             except ThreadError as error:
                 raise to_application_error(error) from error
 
     def advance(self, request: AttemptRequest, control: Control) -> AttemptAnswer:
         """The same without Temporal."""
         return Advance(self._means, request, control).run()
+
+    def _begun_early(self, begun: HeadStart) -> AttemptAnswer:
+        return Advance(self._means, begun.request, begun.control, begun).run()

@@ -26,6 +26,8 @@ from thread_objects.contract.views import Registry, Survey
 from thread_objects.errors import ThreadError, to_application_error
 from thread_objects.ports import Store
 
+from .head_start import HeadStarts
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -46,11 +48,14 @@ def translated(method: Callable[P, R]) -> Callable[P, R]:
 class LedgerActivities:
     """The object's own transactions."""
 
-    def __init__(self, store: Store, *, clock: Clock, worker: str, registry: Registry) -> None:
+    def __init__(
+        self, store: Store, *, clock: Clock, worker: str, registry: Registry, head_starts: HeadStarts | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
         self._worker = worker
         self._registry = registry
+        self._head_starts = head_starts
 
     @activity.defn(name=names.ACTIVITY_APPLY, no_thread_cancel_exception=True)
     @translated
@@ -59,8 +64,11 @@ class LedgerActivities:
         failpoints.hit("apply:before")
         answer = self._store.apply(request, worker=self._worker, registry=self._registry, now=self._clock.now())
         failpoints.hit("apply:after")
+        begun = self._head_starts.offer(request, answer) if self._head_starts is not None else None
         survey = self._with_recipients(request.object_id, answer.survey)
-        return answer if survey is answer.survey else answer.model_copy(update={"survey": survey})
+        if begun is None and survey is answer.survey:
+            return answer
+        return answer.model_copy(update={"survey": survey, "head_start": begun})
 
     @activity.defn(name=names.ACTIVITY_SURVEY, no_thread_cancel_exception=True)
     @translated

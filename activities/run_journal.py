@@ -5,7 +5,7 @@ approvals are given; a call that an earlier Attempt may have started runs only w
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,8 @@ class Seat:
     fresh: bool
     standing: Standing = field(default_factory=Standing)
     sleep: Callable[[float], Any] = asyncio.sleep
+    adoption: Callable[[], Awaitable[None]] | None = None
+    """Of a head start: awaited before the first response is committed."""
 
 
 class RunJournal:
@@ -110,6 +112,8 @@ class RunJournal:
 
     async def respond(self, response: Response) -> None:
         """Commit a response."""
+        if self._seat.adoption is not None:
+            await self._seat.adoption()
         failpoints.hit("turn:before-response-append")
         await self._commits.patiently(self._batches.response(response, self._commits.now()))
         failpoints.hit("turn:after-response-append")

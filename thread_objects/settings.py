@@ -54,6 +54,8 @@ class Settings(BaseSettings):
     """`package.module:registry`, the registry a worker serves."""
     attempts: int = Field(32, ge=1, le=1_000)
     """Attempts that one worker process runs at a time, each on a thread of its own."""
+    head_starts: int = Field(4, ge=0, le=64)
+    """Attempts that may begin while the server still writes down the input they are for; 0 for none."""
     workflow_cache: int = Field(1_000, ge=0, le=100_000)
     """Thread Objects kept in a worker's memory (about 57 KiB each when idle)."""
     drain_s: float = Field(10.0, ge=0, le=3_600)

@@ -42,7 +42,6 @@ _ONCE = RetryPolicy(maximum_attempts=1)
 _QUICK_RETRIES = RetryPolicy(
     initial_interval=timedelta(milliseconds=50), maximum_interval=timedelta(milliseconds=500), maximum_attempts=4
 )
-_PRODUCER_PREFIX = "thread-object"
 
 
 class PassRunner:
@@ -55,6 +54,8 @@ class PassRunner:
         self._tasks: dict[Command, asyncio.Task[None]] = {}
         self._handles: dict[str, workflow.ActivityHandle[AttemptAnswer]] = {}
         self.running: dict[str, RunningAttempt] = {}
+        self.begun: dict[str, str] = {}
+        """Attempts that began with the batch of their input, by Thread: the next one to be started is that one."""
         self.ended = {entry.thread_id: list(entry.attempt_ids) for entry in carried.ended_attempts}
         self.faults: dict[str, Fault] = {fault.thread_id: fault for fault in carried.faults}
 
@@ -182,7 +183,7 @@ class PassRunner:
                 RecoverRequest(
                     object_id=owner.object_id,
                     thread_id=command.thread_id,
-                    producer_id=producer_id(_PRODUCER_PREFIX, owner.object_id),
+                    producer_id=producer_id(names.PRODUCER_PREFIX, owner.object_id),
                     ended_attempts=tuple(self.ended.get(command.thread_id, ())),
                     cursor=command.cursor,
                     attempt_id=attempt_id,
@@ -200,15 +201,16 @@ class PassRunner:
 
     async def _attempt(self, command: AttemptThread) -> AttemptAnswer:
         owner = self._owner
-        thread_id, attempt_id = command.thread_id, str(workflow.uuid4())
+        thread_id = command.thread_id
+        attempt_id = self.begun.pop(thread_id, None) or str(workflow.uuid4())
         handle = self._handles[thread_id] = workflow.start_activity(
             names.ACTIVITY_ATTEMPT,
             AttemptRequest(
                 object_id=owner.object_id,
                 thread_id=thread_id,
-                producer_id=producer_id(_PRODUCER_PREFIX, owner.object_id),
+                producer_id=producer_id(names.PRODUCER_PREFIX, owner.object_id),
                 attempt_id=attempt_id,
-                ended_attempts=tuple(self.ended.get(thread_id, ())),
+                ended_attempts=(*self.ended.get(thread_id, ()), *owner.pump.offered),
                 applied_through=owner.pump.applied_through,
                 yield_at=command.yield_at,
                 deadline_at=command.deadline_at,
@@ -271,6 +273,7 @@ class PassRunner:
         if answer.submission_id is not None and answer.ended != "unbound":
             # It claimed, so no lease of the ended ones is left. An Attempt that only looked superseded nothing.
             self.ended.pop(thread_id, None)
+            self._owner.pump.offered = ()
         self._keep_fault(thread_id, answer.recovered.fault)
         self._owner.maintenance.events_recorded(answer.recovered.event_sequence, now_ms())
         if answer.settled is not None:

@@ -17,7 +17,15 @@ from temporalio.exceptions import FailureError
 
 from thread_objects import failpoints
 from thread_objects.contract import names
-from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, ClearMarkRequest, ItemAnswer
+from thread_objects.contract.activities import (
+    ApplyAnswer,
+    ApplyRequest,
+    ClearMarkRequest,
+    HeadStartOffer,
+    ItemAnswer,
+)
+from thread_objects.contract.ids import producer_id
+from thread_objects.contract.messages import Submit
 from thread_objects.contract.views import Survey, ThreadView
 from thread_objects.core.backoff import backoff
 from thread_objects.core.due_queue import NATIVE
@@ -36,6 +44,17 @@ _QUICK_RETRIES = RetryPolicy(
     initial_interval=timedelta(milliseconds=50), maximum_interval=timedelta(milliseconds=500), maximum_attempts=4
 )
 
+_OFFERED_MAX = 4
+"""One is the rule; more come from batches whose answers were lost one after the other."""
+
+
+def _batch_id(mark: int) -> str:
+    return f"{workflow.info().run_id}:{mark}"
+
+
+def _head_start_id(mark: int) -> str:
+    return f"head-start:{_batch_id(mark)}"
+
 
 class Pump:
     """`busy` while a batch is in hand; `retry_at` while storage is away."""
@@ -51,6 +70,8 @@ class Pump:
         self._unmark_uncertified = carried.unmark_through > 0
         self.survey = carried.survey
         self.applied_total = carried.applied_total
+        self.offered: tuple[str, ...] = ()
+        """Head starts that may hold a claim: the next Attempt may supersede them, and the one that adopts them."""
 
     async def run(self) -> None:
         """Run for the life of the workflow run."""
@@ -76,14 +97,16 @@ class Pump:
         owner, maintenance = self._owner, self._owner.maintenance
         mark = self.next_mark
         self.next_mark += 1
+        offer = self._offer(batch, mark)
         maintenance.in_task(workflow.info().get_current_history_length())
         mutation = maintenance.prearm(now_ms())
         request = ApplyRequest(
             object_id=owner.object_id,
-            batch_id=f"{workflow.info().run_id}:{mark}",
+            batch_id=_batch_id(mark),
             mark=mark,
             applied_through=self.applied_through,
             items=items(batch),
+            head_start=offer,
         )
         try:
             answer: ApplyAnswer = await workflow.execute_local_activity(
@@ -102,6 +125,22 @@ class Pump:
             failpoints.hit("mutation:answered")
         self._answered(batch, mark, mutation, answer)
 
+    def _offer(self, batch: list[Entry], mark: int) -> HeadStartOffer | None:
+        """One new input to an object that owes nothing may begin to run while its Receipt is on the way."""
+        owner = self._owner
+        record = owner.maintenance.state.record
+        single = len(batch) == 1 and isinstance(batch[0].mutation, Submit) and not owner.config.shared_host
+        owes = owner.passes.active or record.processed < record.dirty
+        if not single or owes or owner.continue_wanted():
+            return None
+        self._note_offered(mark)
+        return HeadStartOffer(
+            attempt_id=_head_start_id(mark), producer_id=producer_id(names.PRODUCER_PREFIX, owner.object_id)
+        )
+
+    def _note_offered(self, mark: int) -> None:
+        self.offered = (*self.offered, _head_start_id(mark))[-_OFFERED_MAX:]
+
     def _answered(self, batch: list[Entry], mark: int, mutation: Any, answer: ApplyAnswer) -> None:
         # One stretch: progress becomes generation and alarm before the mutation is released and anybody is told.
         owner, maintenance, now = self._owner, self._owner.maintenance, now_ms()
@@ -109,6 +148,8 @@ class Pump:
         self.retry_at, self.stalls = None, 0
         self.applied_through = mark
         self.applied_total += len(batch)
+        if answer.head_start is not None:
+            owner.passes.begun[batch[0].mutation.thread_id] = answer.head_start
         progressed = (NATIVE,) if any(item.progress for item in answer.answers) else ()
         if answer.registry.key:
             maintenance.observe_registry(answer.registry.key, answer.registry.deployment, now)
@@ -169,6 +210,8 @@ class Pump:
             mutation = self._owner.maintenance.prearm(now)
             self._owner.maintenance.release(mutation, now, progressed=(NATIVE,))
             self.applied_through = mark
+            # What the lost batch's answer would have told: an Attempt of this id may hold a claim.
+            self._note_offered(mark)
             self.next_mark = max(self.next_mark, mark + 1)
             self._unmark_uncertified = True
         self.unmark_through = max(self.unmark_through, mark)

@@ -157,6 +157,34 @@ async def test_a_batch_whose_update_died_with_its_worker_and_client_is_found_by_
     assert receipt.queue_sequence + 1 == lost.queue_sequence
 
 
+@pytest.mark.parametrize("failpoint", ["claim:before", "claim:after"])
+async def test_kill_in_a_head_start_costs_the_same_seconds(stage: Stage, failpoint: str) -> None:
+    """F36: an Attempt that began beside its workflow task leaves a claim that nothing waits for."""
+    await _rested(stage)
+    log, effects = await settled_after_crash(stage, f"call look a@{stage.ledger}; say done", failpoint)
+    assert effects == ["a"]
+    assert [record.kind for record in log].count("SubmissionSettled") == 2
+    assert all(record.kind != "ToolCallUnknown" for record in log)
+
+
+async def test_a_head_start_whose_client_is_gone_is_found_by_its_mark(stage: Stage) -> None:
+    """The workflow never heard of the batch nor of the Attempt: its mark tells of both, and no lease is waited for."""
+    await _rested(stage)
+    stage.worker.start(THREADS_FAILPOINT="claim:after")
+    sending = asyncio.create_task(stage.client.submit(stage.thread, AGENT, "say found", key="lost"))
+    await asyncio.to_thread(stage.worker.died)
+    sending.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await sending
+    lost = await stage.client.find(stage.thread, "local", "lost")
+    assert lost is not None
+    assert lost.owned
+    began = time.monotonic()
+    await asyncio.to_thread(stage.worker.start)
+    assert (await stage.client.wait(lost.submission_id, timeout=30)).result == "found"
+    assert time.monotonic() - began < BACK_S
+
+
 async def _rested(stage: Stage) -> Receipt:
     """An object that is there and at rest, with no worker."""
     stage.worker.start()

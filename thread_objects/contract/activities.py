@@ -24,6 +24,13 @@ class Item(Wire):
     mutation: Mutation
 
 
+class HeadStartOffer(Wire):
+    """How an Attempt would be called that begins as soon as the batch is applied (see `ApplyAnswer.head_start`)."""
+
+    attempt_id: str
+    producer_id: str
+
+
 class ApplyRequest(Wire):
     """One batch of mutations, applied in order in one transaction.
 
@@ -37,6 +44,8 @@ class ApplyRequest(Wire):
     mark: int
     applied_through: int
     items: tuple[Item, ...]
+    head_start: HeadStartOffer | None = None
+    """Set by an idle object for one new input."""
 
 
 class Refusal(Wire):
@@ -72,6 +81,8 @@ class ApplyAnswer(Wire):
     answers: tuple[ItemAnswer, ...]
     survey: Survey
     registry: Registry = Registry()
+    head_start: str | None = None
+    """The Attempt of this id is under way already; the activity of that id adopts it."""
 
 
 class SurveyRequest(Wire):

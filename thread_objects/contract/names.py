@@ -2,6 +2,7 @@
 
 WORKFLOW_TYPE = "ThreadObject"
 DEFAULT_TASK_QUEUE = "thread-objects"
+PRODUCER_PREFIX = "thread-object"
 
 # Every mutation exists as a signal and as an update of the same name.
 SUBMIT = "submit"
