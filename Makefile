@@ -5,12 +5,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# How many test processes run side by side, each with servers of its own (`make test JOBS=4` where there are cores
+# for it). A file stays with one of them, so that what its module sets up is set up once.
+JOBS ?= 2
+SIDE_BY_SIDE = --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo dev test check format bench soak wheel lock clean
+.PHONY: help install demo dev test check format bench bench-storage soak wheel lock clean
 
 help:  ## Show the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -32,7 +36,7 @@ test: $(STAMP)  ## Everything: format, lint, types, and all tiers of tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests $(SIDE_BY_SIDE)
 
 check: $(STAMP)  ## The fast loop: format, lint, types, import layers, unit tests
 	$(BIN)/ruff format --check .
@@ -53,6 +57,9 @@ wheel: $(STAMP)  ## Build wheel and sdist into dist/
 
 bench: $(STAMP)  ## W1 to W5, beside plain Temporal where it is at hand (BENCH="--only w1,w2 --reps 1 --check")
 	$(BIN)/python -m benchmarks.run $(BENCH)
+
+bench-storage: $(STAMP)  ## What an operation of the store costs with 100 000 records or threads behind it (BENCH=--check)
+	$(BIN)/python -m benchmarks.storage $(BENCH)
 
 lock: $(STAMP)  ## Resolve anew: writes requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-tools

@@ -37,6 +37,7 @@ def connect(url: str, *, statement_timeout_ms: int = _STATEMENT_TIMEOUT_MS) -> C
         "lock_timeout": LOCK_WAIT_MS,
         "statement_timeout": statement_timeout_ms,
         "idle_in_transaction_session_timeout": _IDLE_TIMEOUT_MS,
+        "plan_cache_mode": "force_generic_plan",
     }
     given = conninfo_to_dict(url)
     options = " ".join(f"-c {name}={value}" for name, value in bounds.items())

@@ -21,8 +21,23 @@ from thread_objects.converter import data_converter
 # interpreter under them aborts the process and with it the exit code of the whole run.
 atexit.register(time.sleep, 0.1)
 
+SLOW_TIERS = ("crash", "workflow", "simulation", "contract")
+"""Tiers whose files take long. Side by side they come first, so that no process is left with a long one alone."""
+
+TESTS = Path(__file__).resolve().parent
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 AMBIENT = ("THREADS_", "TEMPORAL_")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The slow tiers first, where tests run side by side; alone, the fast ones fail first."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=_slowness)
+
+
+def _slowness(item: pytest.Item) -> int:
+    tier = item.path.relative_to(TESTS).parts[0]
+    return SLOW_TIERS.index(tier) if tier in SLOW_TIERS else len(SLOW_TIERS)
 
 
 @pytest.fixture(scope="session", autouse=True)

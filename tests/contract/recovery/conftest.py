@@ -21,7 +21,7 @@ def opened(url: str) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def lab(database_url: str) -> Iterator[Lab]:
-    """A Thread on a fresh database of each kind."""
-    with opened(database_url) as lab:
+def lab(migrated_url: str) -> Iterator[Lab]:
+    """A Thread on an empty database of each kind."""
+    with opened(migrated_url) as lab:
         yield lab
