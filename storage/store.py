@@ -1,14 +1,16 @@
 """The store: every operation of the port, each exactly one transaction on a `Database`."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, ReadAnswer, ReadRequest
+from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, ItemAnswer, ReadAnswer, ReadRequest
 from thread_objects.contract.messages import LogRecord, Settlement
 from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.recovery_events import EventStanding, RecoveryEvent
 from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
 from thread_objects.core.recovery import Snapshot
+from thread_objects.errors import LedgerError, StoreUnavailable
 from thread_objects.ports import (
     AbortIntent,
     Checkpoint,
@@ -42,6 +44,8 @@ from . import (
 from .engine import Database, Transaction
 from .limits import StoreLimits
 
+_log = logging.getLogger(__name__)
+
 
 class SqlStore:
     """`Store` on either database. Safe to use from many threads."""
@@ -57,10 +61,39 @@ class SqlStore:
     # --- the object ---
 
     def apply(self, request: ApplyRequest, *, worker: str, registry: Registry, now: int) -> ApplyAnswer:
-        """Apply a batch of mutations in order."""
-        return self._database.write(
-            lambda tx: applying.apply(tx, request, worker=worker, registry=registry, limits=self._limits, now=now)
-        )
+        """Apply a batch of mutations in order. An item that breaks the transaction is refused, alone."""
+
+        def run(part: ApplyRequest) -> ApplyAnswer:
+            return self._database.write(
+                lambda tx: applying.apply(tx, part, worker=worker, registry=registry, limits=self._limits, now=now)
+            )
+
+        try:
+            return run(request)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            # Sent again as it is, the batch would break again and hold up everything behind it.
+            _log.exception("a batch broke its transaction", extra={"items": len(request.items)})
+            return self._apply_apart(request, run)
+
+    def _apply_apart(self, request: ApplyRequest, run: Callable[[ApplyRequest], ApplyAnswer]) -> ApplyAnswer:
+        """Each item in a transaction of its own, under the batch's name: applied before, it answers as then."""
+        answers: list[ItemAnswer] = []
+        registry = Registry()
+        for item in request.items:
+            try:
+                applied = run(request.model_copy(update={"items": (item,)}))
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - logged with its batch above
+                refused = LedgerError("this item breaks its transaction", operation="apply")
+                refused.__cause__ = error
+                answers.append(ItemAnswer(n=item.n, refusal=refused.refusal()))
+            else:
+                registry = applied.registry
+                answers.extend(applied.answers)
+        return ApplyAnswer(answers=tuple(answers), survey=self.survey(request.object_id), registry=registry)
 
     def survey(self, object_id: str) -> Survey:
         """The folded control view of an object."""
