@@ -72,7 +72,7 @@ class SqlStore:
             return run(request)
         except StoreUnavailable:
             raise
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, it is logged, and what follows is bounded
             # Sent again as it is, the batch would break again and hold up everything behind it.
             _log.exception("a batch broke its transaction", extra={"items": len(request.items)})
             return self._apply_apart(request, run)
