@@ -27,8 +27,11 @@ from thread_objects import _runtime
 from thread_objects.agents import load_registry
 from thread_objects.clock import SystemClock
 from thread_objects.connection import connect
+from thread_objects.contract import names
 from thread_objects.contract.views import Registry as RegistryView
 from thread_objects.errors import ConfigError, ThreadError
+from thread_objects.extensions import Extensions, load_extensions
+from thread_objects.objects import Objects
 from thread_objects.ports import Store
 from thread_objects.settings import Settings, load_settings
 
@@ -54,9 +57,11 @@ def _parts() -> tuple[Any, ...]:
         for name in (
             "storage",
             "activities.attempt",
+            "activities.courier",
             "activities.ledger",
             "activities.recovery",
             "activities.sweep",
+            "activities.waves",
             "workflows.payloads",
             "workflows.sandbox",
             "workflows.thread_object",
@@ -78,18 +83,21 @@ def _settle_memory() -> None:
 class WorkerProcess:
     """One worker process: opened by `start`, closed by `stop`, both bounded."""
 
-    def __init__(self, settings: Settings, registry: Registry) -> None:
+    def __init__(self, settings: Settings, registry: Registry, extensions: Extensions | None = None) -> None:
         if settings.database_url is None:
             raise ConfigError(setting="database_url", reason="a worker needs a database")
         self._settings = settings
         self._registry = registry
+        self._extensions = extensions or Extensions()
         # Host and process id let the next worker on this machine see at once that this one is gone.
         self.ready = asyncio.Event()
         self.identity = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve until `stopping` is set."""
-        storage, attempt, ledger, recovery, sweep, payloads, sandbox, thread_object, thread_read = _parts()
+        storage, attempt, courier, ledger, recovery, sweep, waves, payloads, sandbox, thread_object, thread_read = (
+            _parts()
+        )
         payloads.leave_out_idle_walks()
         settings, clock = self._settings, SystemClock()
         temporal: Client = await connect(settings)
@@ -107,6 +115,9 @@ class WorkerProcess:
         key = self._registry.key
         deployment = await asyncio.to_thread(store.deployment_order, key, now=clock.now())
         view = RegistryView(key=key, deployment=deployment)
+        installed = self._extensions.installed
+        number = await asyncio.to_thread(store.deployment_order, installed.digest or "ext-none", now=clock.now())
+        installed = installed.model_copy(update={"deployment": number})
         recovery_activities = recovery.RecoveryActivities(store, clock=clock, registry=self._registry, view=view)
         attempt_activities = attempt.AttemptActivities(
             store,
@@ -115,10 +126,17 @@ class WorkerProcess:
             view=view,
             recover=recovery_activities.recover_thread,
             head_starts=settings.head_starts,
+            courier=courier.Courier(Objects(temporal, settings), asyncio.get_running_loop()),
         )
         ledger_activities = ledger.LedgerActivities(
-            store, clock=clock, worker=self.identity, registry=view, head_starts=attempt_activities.head_starts
+            store,
+            clock=clock,
+            worker=self.identity,
+            registry=view,
+            head_starts=attempt_activities.head_starts,
+            installed=installed,
         )
+        wave_activities = waves.WaveActivities(self._extensions, store, clock=clock)
         sweeper = sweep.MarkSweep(
             store,
             temporal,
@@ -128,8 +146,16 @@ class WorkerProcess:
             registry=view,
             agents=sorted(binding.id for binding in self._registry),
         )
-        with ThreadPoolExecutor(max_workers=settings.attempts + 16, thread_name_prefix="activity") as threads:
-            worker = Worker(
+        room = settings.attempts + settings.waves + 16
+        with ThreadPoolExecutor(max_workers=room, thread_name_prefix="activity") as threads:
+            shared: dict[str, Any] = {
+                "activity_executor": threads,
+                "identity": self.identity,
+                "max_heartbeat_throttle_interval": timedelta(milliseconds=500),
+                "default_heartbeat_throttle_interval": timedelta(milliseconds=500),
+                "graceful_shutdown_timeout": timedelta(seconds=settings.drain_s),
+            }
+            main = Worker(
                 temporal,
                 task_queue=settings.task_queue,
                 workflows=[thread_object.ThreadObject, thread_read.ThreadRead],
@@ -140,19 +166,28 @@ class WorkerProcess:
                     ledger_activities.read,
                     recovery_activities.recover,
                     attempt_activities.attempt,
+                    wave_activities.recovery_events,
                 ],
-                activity_executor=threads,
                 workflow_runner=sandbox.workflow_runner(),
-                identity=self.identity,
                 max_cached_workflows=settings.workflow_cache,
                 max_concurrent_activities=settings.attempts,
                 sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
-                max_heartbeat_throttle_interval=timedelta(milliseconds=500),
-                default_heartbeat_throttle_interval=timedelta(milliseconds=500),
-                graceful_shutdown_timeout=timedelta(seconds=settings.drain_s),
                 workflow_failure_exception_types=[],
+                **shared,
             )
-            async with worker:
+            async with contextlib.AsyncExitStack() as serving:
+                if not self._extensions.empty:
+                    # Before the objects: what the first of them asks for finds somebody.
+                    queue = settings.task_queue + names.WAVES_QUEUE_SUFFIX
+                    beside = Worker(
+                        temporal,
+                        task_queue=queue,
+                        activities=wave_activities.listed(),
+                        max_concurrent_activities=settings.waves,
+                        **shared,
+                    )
+                    await serving.enter_async_context(beside)
+                await serving.enter_async_context(main)
                 sweeping = asyncio.create_task(sweeper.run())
                 _settle_memory()
                 self.ready.set()
@@ -167,19 +202,20 @@ class WorkerProcess:
         log.info("worker stopped")
 
 
-async def serve(settings: Settings, registry: Registry) -> None:
+async def serve(settings: Settings, registry: Registry, extensions: Extensions) -> None:
     """Serve until SIGTERM or SIGINT, then drain."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    await WorkerProcess(settings, registry).run(stopping)
+    await WorkerProcess(settings, registry, extensions).run(stopping)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point; 0 after a drain, 2 for a bad setting, 7 when server or database is out of reach."""
     parser = argparse.ArgumentParser(prog="worker", description="Serve Thread Objects.")
     parser.add_argument("--agents", help="package.module:registry")
+    parser.add_argument("--extensions", help="package.module:extensions")
     parser.add_argument("--database-url")
     parser.add_argument("--address", help="Temporal server, host:port")
     parser.add_argument("--namespace")
@@ -200,21 +236,21 @@ def main(argv: list[str] | None = None) -> int:
         if settings.agents is None:
             raise ConfigError(setting="agents", reason="say which registry to serve: package.module:registry")
         registry = load_registry(settings.agents)
-        run(settings, registry)
+        run(settings, registry, load_extensions(settings.extensions))
     except ThreadError as error:
         print(f"worker: {error}", file=sys.stderr)  # noqa: T201 - the one line an operator gets
         return 7 if error.retryable else 2
     return 0
 
 
-def run(settings: Settings, registry: Registry) -> None:
+def run(settings: Settings, registry: Registry, extensions: Extensions) -> None:
     """Serve on a fast event loop where one is installed."""
     try:
         import uvloop  # noqa: PLC0415 - optional
     except ImportError:
-        asyncio.run(serve(settings, registry))
+        asyncio.run(serve(settings, registry, extensions))
     else:
-        uvloop.run(serve(settings, registry))
+        uvloop.run(serve(settings, registry, extensions))
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ Rule guarded: cancellation is never thrown into the running Attempt; it is told 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import wait
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 from temporalio import activity
 
 from thread_objects.agents.registry import Registry
+from thread_objects.agents.scheduling import schedules_to
 from thread_objects.clock import Clock
 from thread_objects.contract import names
 from thread_objects.contract.activities import AttemptAnswer, AttemptRequest
@@ -20,6 +22,7 @@ from thread_objects.ports import Store
 
 from .advance import Advance, Means, Recover
 from .control import Control
+from .courier import Courier
 from .head_start import HeadStart, HeadStarts
 from .pulse import pulse
 from .supervise import Pace
@@ -41,7 +44,9 @@ class AttemptActivities:
         pace: Pace | None = None,
         sleep: Callable[[float], object] = asyncio.sleep,
         head_starts: int = 0,
+        courier: Courier | None = None,
     ) -> None:
+        self._courier = courier
         self.head_starts = HeadStarts(self._begun_early, clock=clock, registry=registry, at_most=head_starts)
         self._means = Means(
             store=store,
@@ -73,9 +78,16 @@ class AttemptActivities:
             except ThreadError as error:
                 raise to_application_error(error) from error
 
+    def _scheduling(self, request: AttemptRequest) -> AbstractContextManager[None]:
+        if self._courier is None:
+            return nullcontext()
+        return schedules_to(self._courier.schedules(request.object_id, request.attempt_id))
+
     def advance(self, request: AttemptRequest, control: Control) -> AttemptAnswer:
         """The same without Temporal."""
-        return Advance(self._means, request, control).run()
+        with self._scheduling(request):
+            return Advance(self._means, request, control).run()
 
     def _begun_early(self, begun: HeadStart) -> AttemptAnswer:
-        return Advance(self._means, begun.request, begun.control, begun).run()
+        with self._scheduling(begun.request):
+            return Advance(self._means, begun.request, begun.control, begun).run()

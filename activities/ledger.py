@@ -22,6 +22,7 @@ from thread_objects.contract.activities import (
     SurveyAnswer,
     SurveyRequest,
 )
+from thread_objects.contract.lanes import Installed
 from thread_objects.contract.views import Registry, Survey
 from thread_objects.errors import ThreadError, to_application_error
 from thread_objects.ports import Store
@@ -49,13 +50,21 @@ class LedgerActivities:
     """The object's own transactions."""
 
     def __init__(
-        self, store: Store, *, clock: Clock, worker: str, registry: Registry, head_starts: HeadStarts | None = None
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        worker: str,
+        registry: Registry,
+        head_starts: HeadStarts | None = None,
+        installed: Installed | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._worker = worker
         self._registry = registry
         self._head_starts = head_starts
+        self._installed = installed or Installed()
 
     @activity.defn(name=names.ACTIVITY_APPLY, no_thread_cancel_exception=True)
     @translated
@@ -64,18 +73,26 @@ class LedgerActivities:
         failpoints.hit("apply:before")
         answer = self._store.apply(request, worker=self._worker, registry=self._registry, now=self._clock.now())
         failpoints.hit("apply:after")
-        begun = self._head_starts.offer(request, answer) if self._head_starts is not None else None
+        # A required publication goes before all native work; the object may not have heard of it yet.
+        head_starts = None if self._installed.publication else self._head_starts
+        begun = None if head_starts is None else head_starts.offer(request, answer)
         survey = self._with_recipients(request.object_id, answer.survey)
-        if begun is None and survey is answer.survey:
-            return answer
-        return answer.model_copy(update={"survey": survey, "head_start": begun})
+        update: dict[str, object] = {}
+        if survey is not answer.survey:
+            update["survey"] = survey
+        if begun is not None:
+            update["head_start"] = begun
+        if request.installed != self._installed.digest:
+            update["installed"] = self._installed
+        return answer.model_copy(update=update) if update else answer
 
     @activity.defn(name=names.ACTIVITY_SURVEY, no_thread_cancel_exception=True)
     @translated
     def survey(self, request: SurveyRequest) -> SurveyAnswer:
         """Read the control view of an object."""
-        survey = self._store.survey(request.object_id)
-        return SurveyAnswer(survey=self._with_recipients(request.object_id, survey), registry=self._registry)
+        survey = self._with_recipients(request.object_id, self._store.survey(request.object_id))
+        news = self._installed if request.installed != self._installed.digest else None
+        return SurveyAnswer(survey=survey, registry=self._registry, installed=news)
 
     def _with_recipients(self, object_id: str, survey: Survey) -> Survey:
         """The survey once new rows of faulted Threads were told of their fault. Costs nothing without a fault."""

@@ -15,6 +15,7 @@ from typing import Any
 import worker as composition
 from tests.scripted import registry as scripted_registry
 from thread_objects.client import ThreadClient
+from thread_objects.extensions import Extensions
 from thread_objects.settings import Settings, load_settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,10 +23,12 @@ START_S = 30.0
 
 
 @contextlib.asynccontextmanager
-async def running_worker(settings: Settings, registry: Any = scripted_registry) -> AsyncIterator[None]:
+async def running_worker(
+    settings: Settings, registry: Any = scripted_registry, extensions: Extensions | None = None
+) -> AsyncIterator[None]:
     """A worker in this process, drained at the end."""
     stopping = asyncio.Event()
-    process = composition.WorkerProcess(settings, registry)
+    process = composition.WorkerProcess(settings, registry, extensions)
     task = asyncio.create_task(process.run(stopping))
     ready = asyncio.create_task(process.ready.wait())
     try:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         ToolPolicy,
         bind,
         current_call,
+        schedule_lane,
+        schedule_lane_sync,
     )
     from thread_objects.client import ThreadClient
     from thread_objects.contract.messages import (
@@ -26,19 +28,25 @@ if TYPE_CHECKING:
         Settlement,
         SubmissionStatus,
     )
+    from thread_objects.contract.recovery_events import RecoveryEvent
     from thread_objects.contract.reports import ObjectReport
-    from thread_objects.contract.states import Decision, Outcome, ResolutionKind, SubmissionState, ToolClass
+    from thread_objects.contract.states import Decision, LanePhase, Outcome, ResolutionKind, SubmissionState, ToolClass
     from thread_objects.errors import ThreadError
+    from thread_objects.extensions import Extensions, Lane, WaveContext, WaveInterrupted
     from thread_objects.settings import Settings
 
 _HOME = {
     "AgentBinding": "agents",
     "Decision": "contract.states",
+    "Extensions": "extensions",
+    "Lane": "extensions",
+    "LanePhase": "contract.states",
     "LogRecord": "contract.messages",
     "ObjectReport": "contract.reports",
     "Outcome": "contract.states",
     "PendingReceipt": "contract.messages",
     "Receipt": "contract.messages",
+    "RecoveryEvent": "contract.recovery_events",
     "Registry": "agents",
     "ResolutionKind": "contract.states",
     "RunPolicy": "agents",
@@ -50,18 +58,26 @@ _HOME = {
     "ThreadError": "errors",
     "ToolClass": "contract.states",
     "ToolPolicy": "agents",
+    "WaveContext": "extensions",
+    "WaveInterrupted": "extensions",
     "bind": "agents",
     "current_call": "agents",
+    "schedule_lane": "agents",
+    "schedule_lane_sync": "agents",
 }
 
 __all__ = [
     "AgentBinding",
     "Decision",
+    "Extensions",
+    "Lane",
+    "LanePhase",
     "LogRecord",
     "ObjectReport",
     "Outcome",
     "PendingReceipt",
     "Receipt",
+    "RecoveryEvent",
     "Registry",
     "ResolutionKind",
     "RunPolicy",
@@ -73,8 +89,12 @@ __all__ = [
     "ThreadError",
     "ToolClass",
     "ToolPolicy",
+    "WaveContext",
+    "WaveInterrupted",
     "bind",
     "current_call",
+    "schedule_lane",
+    "schedule_lane_sync",
 ]
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -17,6 +18,7 @@ from temporalio.client import (
     Client,
 )
 
+from thread_objects.clock import instant_ms
 from thread_objects.connection import connect
 from thread_objects.contract import ids, limits, names
 from thread_objects.contract.messages import (
@@ -28,14 +30,17 @@ from thread_objects.contract.messages import (
     Receipt,
     ResolveApproval,
     ResolveUnknown,
+    Schedule,
+    Scheduled,
     Settlement,
     SubmissionStatus,
     Submit,
     UnknownAnswer,
     Wake,
 )
-from thread_objects.contract.reports import AlarmView, ObjectReport, RefusedInput, StatusView
+from thread_objects.contract.reports import AlarmView, ObjectReport, RecoveryStatus, RefusedInput, StatusView
 from thread_objects.contract.states import Decision, ResolutionKind
+from thread_objects.contract.views import Fault
 from thread_objects.errors import (
     InvalidInput,
     NotFound,
@@ -121,14 +126,16 @@ class ThreadClient:
         *,
         key: str | None = None,
         principal: str = "local",
+        lanes: Sequence[str] = (),
     ) -> Receipt:
         """Hand one input to a Thread (created if need be) and get its Receipt, in one round trip.
 
         `key` makes the call safe to repeat: same key and input, same Receipt (`replayed`). Without one a fresh key
-        is drawn, which protects this call's own retries only. Raises `AdmissionConflict`,
-        `AdmissionLimitExceeded`, `InvalidInput`, `Busy` (after 30 s of trying), `ServerUnavailable`.
+        is drawn, which protects this call's own retries only. `lanes` have something to do because of this input:
+        they are due once it is stored. Raises `AdmissionConflict`, `AdmissionLimitExceeded`, `InvalidInput`,
+        `LaneRefused`, `Busy` (after 30 s of trying), `ServerUnavailable`.
         """
-        message = self._submission(thread_id, agent, input, key, principal)
+        message = self._submission(thread_id, agent, input, key, principal, lanes)
         return await self._objects.update(thread_id, names.SUBMIT, message, Receipt, start=True)
 
     async def submit_signal(
@@ -139,13 +146,14 @@ class ThreadClient:
         *,
         key: str | None = None,
         principal: str = "local",
+        lanes: Sequence[str] = (),
     ) -> PendingReceipt:
         """As `submit`, without waiting for admission: returns when the server has the signal.
 
         The identities are derived, so the PendingReceipt is good for `wait`; a refusal shows there. Input whose
         message is over 64 KiB goes by update instead, since a signal cannot be refused.
         """
-        message = self._submission(thread_id, agent, input, key, principal)
+        message = self._submission(thread_id, agent, input, key, principal, lanes)
         payload_bytes = wire_bytes(message)
         if payload_bytes > limits.SIGNAL_BYTES_MAX:
             return await self._objects.update(thread_id, names.SUBMIT, message, Receipt, start=True)
@@ -205,6 +213,21 @@ class ThreadClient:
         )
         return await self._objects.update(thread_id, names.RESOLVE_UNKNOWN, message, UnknownAnswer)
 
+    async def schedule(
+        self, thread_id: str, lane: str, due_at: int | datetime, *, cursor: int | None = None
+    ) -> Scheduled:
+        """Make a lane of the Thread's object due by `due_at` (epoch milliseconds, or an aware datetime).
+
+        Without a `cursor` a pause that failures left behind stays. With one it is progress and ends the pause, but
+        counts only when the cursor is higher than all before, so that repeating is harmless. The object is created if
+        need be. Raises `LaneRefused` where no worker has the lane, `InvalidInput`, `Busy`, `ServerUnavailable`.
+        """
+        try:
+            message = _valid(Schedule, lane=lane, due_at=instant_ms(due_at), cursor=cursor)
+        except ValueError as error:
+            raise InvalidInput(what=f"due_at: {error}") from None
+        return await self._objects.update(thread_id, names.SCHEDULE, message, Scheduled, start=True)
+
     async def wake(self, thread_id: str) -> AlarmView:
         """A hint to look again. Grants nothing; returns the alarm slot."""
         return await self._objects.update(thread_id, names.WAKE, Wake(), AlarmView)
@@ -214,6 +237,15 @@ class ThreadClient:
     async def report(self, thread_id: str) -> ObjectReport:
         """The Thread Object's own view: what is owed, what blocks it, what will happen next."""
         return await self._objects.query(thread_id, names.QUERY_REPORT, None, ObjectReport)
+
+    async def recovery_status(self, thread_id: str, *, object_id: str | None = None) -> Fault | None:
+        """The retained failure of a Thread's recovery; None when none is known, which is no proof of health.
+
+        `object_id`: the owner, where it is not the Thread itself.
+        """
+        name = names.QUERY_RECOVERY_STATUS
+        found = await self._objects.query(object_id or thread_id, name, thread_id, RecoveryStatus)
+        return found.fault
 
     async def status(self, submission_id: str, *, thread_id: str | None = None) -> SubmissionStatus | None:
         """Where a Submission stands; None when the database has never seen it."""
@@ -314,9 +346,12 @@ class ThreadClient:
             raise NotFound(what="submission", id=submission_id)
         return True
 
-    def _submission(self, thread_id: str, agent: str, given: JsonValue, key: str | None, principal: str) -> Submit:
+    def _submission(
+        self, thread_id: str, agent: str, given: JsonValue, key: str | None, principal: str, lanes: Sequence[str]
+    ) -> Submit:
         drawn = key if key is not None else uuid.uuid4().hex
-        return _valid(Submit, thread_id=thread_id, agent_id=agent, principal=principal, key=drawn, input=given)
+        fields = {"thread_id": thread_id, "agent_id": agent, "principal": principal, "key": drawn, "input": given}
+        return _valid(Submit, **fields, lanes=tuple(lanes))
 
 
 def _pending(message: Submit) -> PendingReceipt:

@@ -1,6 +1,7 @@
 """Time as a seam: everything outside workflow code asks a `Clock`."""
 
 import time
+from datetime import datetime
 from typing import Protocol
 
 
@@ -17,3 +18,12 @@ class SystemClock:
     def now(self) -> int:
         """Epoch milliseconds of the machine."""
         return time.time_ns() // 1_000_000
+
+
+def instant_ms(instant: int | datetime) -> int:
+    """Epoch milliseconds of an instant as people give one. Raises ValueError for a naive datetime."""
+    if not isinstance(instant, datetime):
+        return instant
+    if instant.tzinfo is None:
+        raise ValueError("a naive datetime says no instant")
+    return int(instant.timestamp() * 1_000)

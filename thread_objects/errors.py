@@ -288,6 +288,28 @@ class DurableAlarmError(ThreadError):
     operation: str
 
 
+class LaneRefused(ThreadError):
+    """No worker has a lane of this id, or it is none that this caller may name."""
+
+    code = "LaneRefused"
+    summary = "lane refused"
+    lane: str
+    reason: str
+
+
+class WaveFailed(ThreadError):
+    """A wave of an extension failed. `reason`: failure, timeout, shutdown, unhandled or answer; names only, no payload.
+
+    What it told as progressed or acknowledged before counts all the same.
+    """
+
+    code = "WaveFailed"
+    summary = "wave failed"
+    lane: str
+    reason: str
+    error_tag: str = ""
+
+
 class ConfigError(ThreadError):
     """A setting is outside its bound; nothing was opened."""
 

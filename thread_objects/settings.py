@@ -52,10 +52,14 @@ class Settings(BaseSettings):
     """Where clients and workers meet; the same for both."""
     agents: str | None = None
     """`package.module:registry`, the registry a worker serves."""
+    extensions: str | None = None
+    """`package.module:extensions`, what a worker serves beside agents."""
     attempts: int = Field(32, ge=1, le=1_000)
     """Attempts that one worker process runs at a time, each on a thread of its own."""
     head_starts: int = Field(4, ge=0, le=64)
     """Attempts that may begin while the server still writes down the input they are for; 0 for none."""
+    waves: int = Field(16, ge=1, le=1_000)
+    """Waves of extensions that one worker process runs at a time, beside its Attempts."""
     workflow_cache: int = Field(1_000, ge=0, le=100_000)
     """Thread Objects kept in a worker's memory (about 57 KiB each when idle)."""
     drain_s: float = Field(10.0, ge=0, le=3_600)

@@ -4,11 +4,14 @@ A local activity's failure arrives wrapped in an `ActivityError` when it happens
 everything here looks past the wrapping, so that the state comes out the same.
 """
 
+from contextlib import suppress
+
 from temporalio import exceptions
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError, TimeoutType
 
 from thread_objects.contract import limits
-from thread_objects.errors import StoreUnavailable, from_failure
+from thread_objects.contract.waves import WaveAnswer
+from thread_objects.errors import StoreUnavailable, WaveFailed, from_failure
 
 
 def told(failure: BaseException) -> str:
@@ -25,6 +28,30 @@ def told(failure: BaseException) -> str:
 def is_outage(failure: BaseException) -> bool:
     """The database was away: nobody's fault, so it must not park native work for an hour."""
     return isinstance(from_failure(_bare(failure)), StoreUnavailable)
+
+
+def told_wave(lane: str, failure: BaseException) -> str:
+    """The same for a wave: which lane, why, and the class of what its handler raised."""
+    error = from_failure(_bare(failure))
+    if not isinstance(error, WaveFailed):
+        return f"{lane}: {told(failure)}"[: limits.NAME_CHARS_MAX]
+    return f"{lane}: {' '.join(word for word in (error.reason, error.error_tag) if word)}"[: limits.NAME_CHARS_MAX]
+
+
+def was_stopped(failure: BaseException) -> bool:
+    """A wave ran over its time, and was stopped for that by its worker or by the server."""
+    cause = _bare(failure)
+    error = from_failure(cause)
+    return isinstance(cause, exceptions.TimeoutError) or (isinstance(error, WaveFailed) and error.reason == "timeout")
+
+
+def left_behind(failure: BaseException | None) -> WaveAnswer:
+    """What a wave that failed had committed before."""
+    cause = None if failure is None else _bare(failure)
+    if isinstance(cause, ApplicationError) and len(cause.details) > 1 and isinstance(cause.details[1], dict):
+        with suppress(ValueError):
+            return WaveAnswer.model_validate(cause.details[1])
+    return WaveAnswer()
 
 
 def _bare(failure: BaseException) -> BaseException:

@@ -16,10 +16,19 @@ from temporalio.common import RawValue
 from thread_objects.contract import ids, limits, names
 from thread_objects.contract.activities import Item
 from thread_objects.contract.ids import submission_id
-from thread_objects.contract.messages import Abort, Mutation, ResolveApproval, ResolveUnknown, Submit, Wake
+from thread_objects.contract.messages import (
+    Abort,
+    Mutation,
+    ResolveApproval,
+    ResolveUnknown,
+    Schedule,
+    Submit,
+    Wake,
+)
 from thread_objects.contract.object import CarriedEntry
 from thread_objects.contract.reports import RefusedInput
-from thread_objects.errors import InvalidInput, ThreadError
+from thread_objects.core.due_queue import NATIVE, PUBLICATION
+from thread_objects.errors import InvalidInput, LaneRefused, ThreadError
 
 _KINDS: dict[str, TypeAdapter[Any]] = {
     names.SUBMIT: TypeAdapter(Submit),
@@ -27,7 +36,12 @@ _KINDS: dict[str, TypeAdapter[Any]] = {
     names.RESOLVE_APPROVAL: TypeAdapter(ResolveApproval),
     names.RESOLVE_UNKNOWN: TypeAdapter(ResolveUnknown),
     names.WAKE: TypeAdapter(Wake),
+    names.SCHEDULE: TypeAdapter(Schedule),
 }
+
+
+Message = Mutation | Schedule
+"""What an inbox entry may hold: what storage takes, and schedules of lanes that the object has yet to hear of."""
 
 
 def payload_bytes(args: Sequence[RawValue]) -> int:
@@ -35,12 +49,12 @@ def payload_bytes(args: Sequence[RawValue]) -> int:
     return sum(len(arg.payload.data) for arg in args)
 
 
-def carried_bytes(mutation: Mutation, args: Sequence[RawValue]) -> int:
+def carried_bytes(mutation: Message, args: Sequence[RawValue]) -> int:
     """What an entry may weigh on its way to the next run: JSON of ours can be longer than what was sent."""
     return max(payload_bytes(args), len(mutation.model_dump_json(by_alias=True).encode()))
 
 
-def decode(name: str, args: Sequence[RawValue], *, bytes_max: int) -> Mutation | Wake:
+def decode(name: str, args: Sequence[RawValue], *, bytes_max: int) -> Message | Wake:
     """One mutation from its raw argument. Raises `InvalidInput` and nothing else, whatever was sent."""
     adapter = _KINDS.get(name)
     if adapter is None:
@@ -53,7 +67,7 @@ def decode(name: str, args: Sequence[RawValue], *, bytes_max: int) -> Mutation |
     if len(args) != 1:
         raise InvalidInput(what=f"{name}: exactly one argument is expected, {len(args)} came")
     try:
-        decoded: Mutation | Wake = adapter.validate_json(args[0].payload.data)
+        decoded: Message | Wake = adapter.validate_json(args[0].payload.data)
     except (ValidationError, ValueError, RecursionError) as error:
         raise InvalidInput(what=f"{name}: {_first_complaint(error)}") from None
     return decoded
@@ -68,7 +82,7 @@ def _first_complaint(error: Exception) -> str:
 
 
 def refused(
-    name: str, args: Sequence[RawValue], error: ThreadError, at: int, mutation: Mutation | None = None
+    name: str, args: Sequence[RawValue], error: ThreadError, at: int, mutation: Message | None = None
 ) -> RefusedInput:
     """The trace of a refused signal: name, size, digest and code, never the payload."""
     return RefusedInput(
@@ -81,8 +95,10 @@ def refused(
     )
 
 
-def submission_of(mutation: Mutation) -> str:
-    """The Submission that a mutation is about."""
+def submission_of(mutation: Message) -> str | None:
+    """The Submission that a mutation is about; a schedule is about none."""
+    if isinstance(mutation, Schedule):
+        return None
     if isinstance(mutation, Submit):
         return submission_id(mutation.thread_id, mutation.principal, mutation.key)
     return mutation.submission_id
@@ -93,7 +109,7 @@ class Entry:
     """One accepted mutation. `waiter` is the update that wants its answer; a signal has none."""
 
     n: int
-    mutation: Mutation
+    mutation: Message
     bytes: int
     waiter: asyncio.Future[Any] | None = None
 
@@ -123,7 +139,7 @@ class Inbox:
         """No room for another entry of the largest size: updates are answered busy."""
         return self.bytes >= limits.INBOX_BYTES_MAX
 
-    def add(self, mutation: Mutation, size: int, waiter: asyncio.Future[Any] | None = None) -> Entry:
+    def add(self, mutation: Message, size: int, waiter: asyncio.Future[Any] | None = None) -> Entry:
         """Append an entry; its number is unique in the object's life."""
         entry = Entry(self.next_n, mutation, size, waiter)
         self.next_n += 1
@@ -167,4 +183,19 @@ class Inbox:
 
 def items(entries: Iterable[Entry]) -> tuple[Item, ...]:
     """The entries as storage takes them."""
-    return tuple(Item(n=entry.n, mutation=entry.mutation) for entry in entries)
+    return tuple(
+        Item(n=entry.n, mutation=entry.mutation) for entry in entries if not isinstance(entry.mutation, Schedule)
+    )
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """A running Attempt's own lanes are due by what it commits; it may not name them. Raises `LaneRefused`."""
+    if schedule.attempt_id is not None and schedule.lane in (NATIVE, PUBLICATION):
+        raise LaneRefused(lane=schedule.lane, reason="a running Attempt may not name it")
+
+
+def lanes_of(message: Message) -> tuple[str, ...]:
+    """The rows that a message names."""
+    if isinstance(message, Schedule):
+        return (message.lane,)
+    return message.lanes if isinstance(message, Submit) else ()

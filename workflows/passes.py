@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -27,8 +27,18 @@ from thread_objects.contract.activities import (
 )
 from thread_objects.contract.ids import producer_id
 from thread_objects.contract.reports import MaintenancePassReport, RunningAttempt
-from thread_objects.contract.views import Fault, Registry
-from thread_objects.core.event import AttemptThread, Cancel, Command, Event, PassReport, RecoverThread, Survey
+from thread_objects.contract.views import Fault
+from thread_objects.core.event import (
+    AttemptThread,
+    Cancel,
+    Command,
+    Event,
+    PassReport,
+    Publish,
+    RecoverThread,
+    RunLane,
+    Survey,
+)
 
 from .failure import is_outage, told
 from .timer import now_ms
@@ -135,20 +145,25 @@ class PassRunner:
     def _start(self, command: Command) -> None:
         match command:
             case Survey():
-                self._spawn(command, self._survey())
+                self._spawn(command, survey(self._owner))
             case RecoverThread():
                 self._spawn(command, self._recover(command))
             case AttemptThread():
                 self._spawn(command, self._attempt(command))
+            case Publish() | RunLane():
+                waves = self._owner.waves
+                self._spawn(command, waves.end(command, waves.start(command)))
             case Cancel():
                 self._interrupt(command.command)
             case _:
-                raise AssertionError(f"no handler is installed for {command}")
+                assert_never(command)
 
     def _interrupt(self, command: Command) -> None:
         # The end of the interrupted command is still awaited and reported as usual.
         if isinstance(command, AttemptThread):
             self.tell_to_look(command.thread_id)
+        elif isinstance(command, Publish | RunLane):
+            self._owner.waves.interrupt(command)
         elif (task := self._tasks.get(command)) is not None:
             task.cancel()
 
@@ -164,16 +179,6 @@ class PassRunner:
             self._ends.append((command, answer, None))
         finally:
             self._tasks.pop(command, None)
-
-    async def _survey(self) -> SurveyAnswer:
-        answer: SurveyAnswer = await workflow.execute_local_activity(
-            names.ACTIVITY_SURVEY,
-            SurveyRequest(object_id=self._owner.object_id),
-            result_type=SurveyAnswer,
-            schedule_to_close_timeout=timedelta(milliseconds=self._owner.config.apply_timeout_ms),
-            retry_policy=_QUICK_RETRIES,
-        )
-        return answer
 
     async def _recover(self, command: RecoverThread) -> RecoverAnswer:
         owner, attempt_id = self._owner, str(workflow.uuid4())
@@ -248,7 +253,7 @@ class PassRunner:
                     if failure is None:
                         self._owner.pump.survey = answer.survey
                         self._owner.maintenance.events_recorded(answer.survey.event_sequence, now)
-                        self._observe(answer.registry, now)
+                        self._owner.observe(answer.registry, answer.installed, now)
                         event.surveyed(answer.survey, now)
                     else:
                         event.survey_failed(told(failure), now, outage=is_outage(failure))
@@ -266,6 +271,8 @@ class PassRunner:
                         event.attempt_ended(thread_id, answer, now)
                     else:
                         event.attempt_failed(thread_id, told(failure), now, outage=is_outage(failure))
+                case Publish() | RunLane():
+                    self._owner.waves.feed(event, command, answer, failure)
 
     def _answered(self, answer: AttemptAnswer, thread_id: str) -> None:
         if not workflow.unsafe.is_replaying():
@@ -280,12 +287,20 @@ class PassRunner:
             self._owner.settled_total += 1
         self._owner.pump.see_view(answer.view)
 
-    def _observe(self, registry: Registry, now: int) -> None:
-        if registry.key:
-            self._owner.maintenance.observe_registry(registry.key, registry.deployment, now)
-
     def _keep_fault(self, thread_id: str, fault: Fault | None) -> None:
         if fault is None:
             self.faults.pop(thread_id, None)
         elif thread_id in self.faults or len(self.faults) < limits.FAULTS_MAX:
             self.faults[thread_id] = fault
+
+
+async def survey(owner: ThreadObject) -> SurveyAnswer:
+    """Read the control views of the object, and what its workers have installed where that is news."""
+    answer: SurveyAnswer = await workflow.execute_local_activity(
+        names.ACTIVITY_SURVEY,
+        SurveyRequest(object_id=owner.object_id, installed=owner.maintenance.state.installed.digest),
+        result_type=SurveyAnswer,
+        schedule_to_close_timeout=timedelta(milliseconds=owner.config.apply_timeout_ms),
+        retry_policy=_QUICK_RETRIES,
+    )
+    return answer

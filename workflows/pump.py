@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -23,16 +23,19 @@ from thread_objects.contract.activities import (
     ClearMarkRequest,
     HeadStartOffer,
     ItemAnswer,
+    SurveyAnswer,
 )
 from thread_objects.contract.ids import producer_id
-from thread_objects.contract.messages import Submit
+from thread_objects.contract.messages import Schedule, Scheduled, Submit
 from thread_objects.contract.views import Survey, ThreadView
 from thread_objects.core.backoff import backoff
 from thread_objects.core.due_queue import NATIVE
-from thread_objects.errors import Busy, from_refusal
+from thread_objects.core.gate import Mutation
+from thread_objects.errors import Busy, LaneRefused, from_refusal
 
 from .failure import told
-from .inbox import Entry, items, refused_entry
+from .inbox import Entry, items, lanes_of, refused_entry
+from .passes import survey
 from .timer import now_ms
 
 if TYPE_CHECKING:
@@ -80,7 +83,7 @@ class Pump:
             self.busy = True
             try:
                 if self._owner.inbox.entries:
-                    await self._apply(self._owner.inbox.batch())
+                    await self._take(self._owner.inbox.batch())
                 else:
                     await self._clear_mark()
             finally:
@@ -93,13 +96,26 @@ class Pump:
             return self.retry_at is None or self.retry_at <= now_ms() or bool(self._owner.inbox.waiting())
         return self._mark_clearable()
 
+    async def _take(self, batch: list[Entry]) -> None:
+        if self._strange(batch):
+            # A lane that nobody told of yet may have come with the newest worker: ask before refusing it.
+            try:
+                answer = await survey(self._owner)
+            except FailureError as failure:
+                self._storage_away("survey", failure)
+                return
+            self._learned(batch, answer)
+        elif not any(self._scheduled(batch)):
+            await self._apply(batch)
+
     async def _apply(self, batch: list[Entry]) -> None:
         owner, maintenance = self._owner, self._owner.maintenance
         mark = self.next_mark
         self.next_mark += 1
         offer = self._offer(batch, mark)
         maintenance.in_task(workflow.info().get_current_history_length())
-        mutation = maintenance.prearm(now_ms())
+        lanes = sorted({lane for entry in batch for lane in lanes_of(entry.mutation)})
+        mutation = maintenance.prearm(now_ms(), lanes=lanes)
         request = ApplyRequest(
             object_id=owner.object_id,
             batch_id=_batch_id(mark),
@@ -107,6 +123,7 @@ class Pump:
             applied_through=self.applied_through,
             items=items(batch),
             head_start=offer,
+            installed=maintenance.state.installed.digest,
         )
         try:
             answer: ApplyAnswer = await workflow.execute_local_activity(
@@ -119,18 +136,35 @@ class Pump:
         except FailureError as failure:
             # Storage may or may not have the batch. Signals stay and are sent again; keys make that harmless.
             maintenance.release(mutation, now_ms())
-            self._storage_away(failure)
+            self._storage_away("apply", failure)
             return
         if not workflow.unsafe.is_replaying():
             failpoints.hit("mutation:answered")
-        self._answered(batch, mark, mutation, answer)
+        owner.inbox.drop(batch)
+        self.retry_at, self.stalls = None, 0
+        self.applied_through = mark
+        self.applied_total += len(batch)
+        first = batch[0].mutation
+        if answer.head_start is not None and not isinstance(first, Schedule):
+            owner.passes.begun[first.thread_id] = answer.head_start
+        progressed = (NATIVE,) if any(item.progress for item in answer.answers) else ()
+        owner.observe(answer.registry, answer.installed, now_ms())
+        if maintenance.config.publication_required:
+            await self._publish_committed(batch, mutation, progressed, answer)
+        else:
+            # One stretch: progress is generation and alarm before the mutation is released and anybody is told.
+            self._released(mutation, progressed, answer)
+            self._tell_all(batch, answer)
 
     def _offer(self, batch: list[Entry], mark: int) -> HeadStartOffer | None:
-        """One new input to an object that owes nothing may begin to run while its Receipt is on the way."""
+        """One new input to an object that owes nothing may begin to run while its Receipt is on the way.
+
+        Not where a publication must go before it.
+        """
         owner = self._owner
-        record = owner.maintenance.state.record
+        record, config = owner.maintenance.state.record, owner.maintenance.config
         single = len(batch) == 1 and isinstance(batch[0].mutation, Submit) and not owner.config.shared_host
-        owes = owner.passes.active or record.processed < record.dirty
+        owes = owner.passes.active or record.processed < record.dirty or config.publication_required
         if not single or owes or owner.continue_wanted():
             return None
         self._note_offered(mark)
@@ -141,28 +175,32 @@ class Pump:
     def _note_offered(self, mark: int) -> None:
         self.offered = (*self.offered, _head_start_id(mark))[-_OFFERED_MAX:]
 
-    def _answered(self, batch: list[Entry], mark: int, mutation: Any, answer: ApplyAnswer) -> None:
-        # One stretch: progress becomes generation and alarm before the mutation is released and anybody is told.
-        owner, maintenance, now = self._owner, self._owner.maintenance, now_ms()
-        owner.inbox.drop(batch)
-        self.retry_at, self.stalls = None, 0
-        self.applied_through = mark
-        self.applied_total += len(batch)
-        if answer.head_start is not None:
-            owner.passes.begun[batch[0].mutation.thread_id] = answer.head_start
-        progressed = (NATIVE,) if any(item.progress for item in answer.answers) else ()
-        if answer.registry.key:
-            maintenance.observe_registry(answer.registry.key, answer.registry.deployment, now)
+    async def _publish_committed(
+        self, batch: list[Entry], mutation: Mutation, progressed: tuple[str, ...], answer: ApplyAnswer
+    ) -> None:
+        """The publication's hooks, while the mutation counts as active. Its facts are committed: nobody waits."""
+        maintenance = self._owner.maintenance
+        if progressed:
+            with maintenance.transaction():
+                maintenance.record_progress((*progressed, *mutation.lanes), now_ms())
+        self._tell_all(batch, answer)
+        await self._owner.waves.after_mutation()
+        self._released(mutation, (), answer)
+
+    def _released(self, mutation: Mutation, progressed: tuple[str, ...], answer: ApplyAnswer) -> None:
+        maintenance, now = self._owner.maintenance, now_ms()
         maintenance.release(mutation, now, progressed=progressed)
         self.survey = answer.survey
         maintenance.events_recorded(answer.survey.event_sequence, now)
         maintenance.note_survey(answer.survey, now)
         maintenance.hint(now)
+
+    def _tell_all(self, batch: list[Entry], answer: ApplyAnswer) -> None:
         by_n = {item.n: item for item in answer.answers}
         for entry in batch:
             self._tell(entry, by_n[entry.n])
-            if by_n[entry.n].cancel_submission is not None:
-                owner.passes.tell_to_look(entry.mutation.thread_id)
+            if by_n[entry.n].cancel_submission is not None and not isinstance(entry.mutation, Schedule):
+                self._owner.passes.tell_to_look(entry.mutation.thread_id)
 
     def _tell(self, entry: Entry, item: ItemAnswer) -> None:
         answer = item.receipt or item.abort or item.approval or item.unknown
@@ -171,7 +209,7 @@ class Pump:
         elif item.refusal is not None:
             self._owner.refuse(refused_entry(entry, item.refusal.code, now_ms()))
 
-    def _storage_away(self, failure: FailureError) -> None:
+    def _storage_away(self, doing: str, failure: FailureError) -> None:
         owner = self._owner
         delay_ms = backoff(
             self.stalls,
@@ -181,7 +219,7 @@ class Pump:
         )
         self.stalls += 1
         self.retry_at = now_ms() + delay_ms
-        owner.last_failure = f"apply: {told(failure)}"
+        owner.last_failure = f"{doing}: {told(failure)}"
         # Those behind the batch too: their turn would not come before storage is back.
         waiting = owner.inbox.waiting()
         owner.inbox.drop(waiting)
@@ -198,6 +236,45 @@ class Pump:
         self.survey = Survey(
             threads=tuple(sorted(kept, key=lambda thread: thread.thread_id)), truncated=self.survey.truncated
         )
+
+    # --- lanes that messages name ----------------------------------------------------------------------------------
+
+    def schedule(self, schedule: Schedule) -> Scheduled:
+        """Make a lane due. A stretch of the workflow's own state: no storage, no generation unless it is native's."""
+        maintenance, now = self._owner.maintenance, now_ms()
+        counted = maintenance.schedule(schedule.lane, schedule.due_at, now, schedule.cursor)
+        maintenance.hint(now)
+        row = maintenance.state.queue.get(schedule.lane)
+        return Scheduled(lane=schedule.lane, due_at=None if row is None else row.due_at, counted=counted)
+
+    def _strange(self, entries: list[Entry]) -> list[Entry]:
+        handles = self._owner.maintenance.handles
+        return [entry for entry in entries if not all(handles(lane) for lane in lanes_of(entry.mutation))]
+
+    def _learned(self, batch: list[Entry], answer: SurveyAnswer) -> None:
+        """What is still strange now is refused, entry by entry."""
+        owner = self._owner
+        owner.observe(answer.registry, answer.installed, now_ms())
+        self.retry_at, self.stalls = None, 0
+        for entry in self._strange(batch):
+            lane = next(lane for lane in lanes_of(entry.mutation) if not owner.maintenance.handles(lane))
+            self._end(entry, LaneRefused(lane=lane, reason="no worker has it"))
+
+    def _scheduled(self, batch: list[Entry]) -> list[Entry]:
+        """Schedules of a batch that had to wait until their lane was known. They never reach storage."""
+        found = [entry for entry in batch if isinstance(entry.mutation, Schedule)]
+        for entry in found:
+            if isinstance(entry.mutation, Schedule):
+                self._end(entry, self.schedule(entry.mutation))
+        return found
+
+    def _end(self, entry: Entry, answer: Scheduled | LaneRefused) -> None:
+        owner = self._owner
+        owner.inbox.drop([entry])
+        if entry.waiter is not None and not entry.waiter.done():
+            entry.waiter.set_result(answer)
+        elif isinstance(answer, LaneRefused):
+            owner.refuse(refused_entry(entry, answer.code, now_ms()))
 
     # --- marks -----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from thread_objects.contract import limits, names
-from thread_objects.contract.messages import Wake
+from thread_objects.contract.lanes import Installed
+from thread_objects.contract.messages import Schedule, Wake
 from thread_objects.contract.object import Carried, EndedAttempts, ObjectStart
 from thread_objects.contract.reports import (
     AlarmView,
@@ -23,9 +24,12 @@ from thread_objects.contract.reports import (
     LaneView,
     MaintenancePassReport,
     ObjectReport,
+    RecoveryStatus,
     StatusView,
 )
-from thread_objects.core.maintenance import Maintenance, MaintenanceConfig, MaintenanceState
+from thread_objects.contract.views import Registry
+from thread_objects.core.due_queue import RECOVERY_EVENTS
+from thread_objects.core.maintenance import LaneSpec, Maintenance, MaintenanceConfig, MaintenanceState
 from thread_objects.errors import Busy, InvalidInput, ThreadError, to_application_error
 
 from . import inbox as _inbox
@@ -33,6 +37,7 @@ from .passes import PassRunner
 from .pump import Pump
 from .timer import Timer, now_ms
 from .views import alarm_view, generation_view, lane_views, object_report, status_view
+from .waves import WaveRunner
 
 
 @workflow.defn(name=names.WORKFLOW_TYPE)
@@ -51,6 +56,8 @@ class ThreadObject:
                 alarm_backoff_base_ms=self.config.alarm_backoff_base_ms,
                 alarm_backoff_cap_ms=self.config.alarm_backoff_cap_ms,
                 shared_host=self.config.shared_host,
+                # Not built in: events that nobody takes are acknowledged all the same.
+                lanes=(LaneSpec(RECOVERY_EVENTS, limits.EVENTS_ALLOWANCE_MS, framework=True),),
             ),
         )
         self.inbox = _inbox.Inbox(carried.inbox, carried.next_n)
@@ -70,6 +77,7 @@ class ThreadObject:
         self._follow = False
         self.pump = Pump(self, carried)
         self.passes = PassRunner(self, carried)
+        self.waves = WaveRunner(self, carried)
         self.timer = Timer(self._timer_deadline)
         self.maintenance.ensure_alarm(now_ms())
 
@@ -173,6 +181,7 @@ class ThreadObject:
             settled_total=self.settled_total,
             last_failure=self.last_failure,
             apply_stalls=self.pump.stalls,
+            lane_failures=tuple(self.waves.failures.values()),
         )
 
     # --- mutations -----------------------------------------------------------------------------------------------
@@ -185,6 +194,8 @@ class ThreadObject:
             mutation = self._decode(name, args, limits.SIGNAL_BYTES_MAX)
             if isinstance(mutation, Wake):
                 self._wake(mutation)
+            elif isinstance(mutation, Schedule) and self.maintenance.handles(mutation.lane):
+                self.pump.schedule(mutation)
             elif self.inbox.saturated:
                 raise Busy(reason="inbox saturated")
             else:
@@ -204,6 +215,8 @@ class ThreadObject:
         if isinstance(mutation, Wake):
             self._wake(mutation)
             return alarm_view(self.maintenance, self.timer)
+        if isinstance(mutation, Schedule) and self.maintenance.handles(mutation.lane):
+            return self.pump.schedule(mutation)
         if self.closing:
             raise to_application_error(Busy(reason="the object is moving to a fresh history"))
         waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -225,6 +238,9 @@ class ThreadObject:
 
     def _decode(self, name: str, args: Sequence[RawValue], bytes_max: int) -> Any:
         mutation = _inbox.decode(name, args, bytes_max=bytes_max)
+        if isinstance(mutation, Schedule):
+            _inbox.check_schedule(mutation)
+            return mutation
         if not isinstance(mutation, Wake) and not self.config.shared_host and mutation.thread_id != self.object_id:
             raise InvalidInput(what=f"{name}: this object owns the thread {self.object_id}, not {mutation.thread_id}")
         return mutation
@@ -236,6 +252,13 @@ class ThreadObject:
         if wake.mark is not None:
             self.pump.note_mark(wake.mark, now)
         self.maintenance.hint(now)
+
+    def observe(self, registry: Registry, installed: Installed | None, now: int) -> None:
+        """An answer says which agents and which extensions its worker serves."""
+        if registry.key:
+            self.maintenance.observe_registry(registry.key, registry.deployment, now)
+        if installed is not None:
+            self.maintenance.install(installed, now)
 
     def refuse(self, entry: Any) -> None:
         """Keep the trace of a refused signal, the newest `REFUSALS_MAX` of them."""
@@ -268,6 +291,11 @@ class ThreadObject:
     def generation(self) -> GenerationView:
         """Dirty and processed generations."""
         return generation_view(self.maintenance)
+
+    @workflow.query(name=names.QUERY_RECOVERY_STATUS)
+    def recovery_status(self, thread_id: str | None = None) -> RecoveryStatus:
+        """The retained fault of a Thread, by default the object's own."""
+        return RecoveryStatus(fault=self.passes.faults.get(thread_id or self.object_id))
 
     @workflow.query(name=names.QUERY_PASSES)
     def last_passes(self) -> list[MaintenancePassReport]:

@@ -59,6 +59,8 @@ def object_report(owner: ThreadObject) -> ObjectReport:
         applied_total=owner.pump.applied_total,
         settled_total=owner.settled_total,
         last_failure=owner.last_failure,
+        installed=maintenance.state.installed,
+        lane_failures=tuple(owner.waves.failures.values()),
     )
 
 

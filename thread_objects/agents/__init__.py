@@ -11,6 +11,7 @@ from thread_objects.agents.policy import (
     ToolPolicy,
 )
 from thread_objects.agents.registry import Registry, load_registry
+from thread_objects.agents.scheduling import schedule_lane, schedule_lane_sync
 from thread_objects.core.recovery import (
     CompletedWithResult,
     LostCall,
@@ -43,4 +44,6 @@ __all__ = [
     "bind",
     "current_call",
     "load_registry",
+    "schedule_lane",
+    "schedule_lane_sync",
 ]

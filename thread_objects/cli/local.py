@@ -46,12 +46,14 @@ class Local:
         folder: Path,
         *,
         agents: str,
+        extensions: str | None = None,
         port: int = 0,
         ui_port: int | None = None,
         working_folder: Path | None = None,
     ) -> None:
         self.folder = folder.resolve()
         self.agents = agents
+        self.extensions = extensions
         self.database_url = f"sqlite:///{self.folder / 'threads.db'}"
         self.worker_log = self.folder / "worker.log"
         self.server = DevServer(
@@ -93,6 +95,7 @@ class Local:
             "THREADS_PROFILE": None,
             "THREADS_API_KEY": None,
             "THREADS_TLS": None,
+            "THREADS_EXTENSIONS": self.extensions,
             # The package as this process has it, also where it is not installed.
             "PYTHONPATH": os.pathsep.join([str(_package_home()), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }

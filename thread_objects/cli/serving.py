@@ -26,17 +26,25 @@ LIVED_S = 10.0
 Agents = Annotated[str | None, typer.Option(help="The registry to serve, package.module:name.", show_default=False)]
 
 
+Extras = Annotated[
+    str | None, typer.Option(help="What to serve beside agents, package.module:name.", show_default=False)
+]
+
+
 @connected
-def worker(*, agents: Agents = None, connection: Connection) -> None:
+def worker(*, agents: Agents = None, extensions: Extras = None, connection: Connection) -> None:
     """Serve Thread Objects until SIGTERM or Ctrl-C, then drain: nothing is lost and nothing settled by it."""
     os.environ.update({f"THREADS_{name.upper()}": value for name, value in connection.given().items()})
-    code = _runtime.load("worker").main(["--agents", agents] if agents is not None else [])
+    given = {"--agents": agents, "--extensions": extensions}
+    options = [word for name, value in given.items() if value is not None for word in (name, value)]
+    code = _runtime.load("worker").main(options)
     raise typer.Exit(code)
 
 
 def dev(
     *,
     agents: Agents = None,
+    extensions: Extras = None,
     folder: Annotated[Path, typer.Option(help="Where everything is kept.")] = Path(".threads"),
     port: Annotated[int, typer.Option(help="Port of the Temporal server; 0 takes a free one.", min=0)] = 7233,
     ui_port: Annotated[int, typer.Option(help="Port of the Web UI; 0 takes a free one.", min=0)] = 8233,
@@ -45,7 +53,8 @@ def dev(
 
     async def run() -> Exit:
         served = agents or load_settings().agents or DEMO_AGENTS
-        local = Local(folder, agents=served, port=port, ui_port=ui_port)
+        beside = extensions or load_settings().extensions
+        local = Local(folder, agents=served, extensions=beside, port=port, ui_port=ui_port)
         with local.locked():
             return await _Dev(local).run()
 

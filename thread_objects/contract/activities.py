@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
+from thread_objects.contract.lanes import Installed
 from thread_objects.contract.messages import (
     AbortAnswer,
     ApprovalAnswer,
@@ -15,6 +16,14 @@ from thread_objects.contract.messages import (
 )
 from thread_objects.contract.views import Recovered, Registry, SettledView, Survey, ThreadView
 from thread_objects.contract.wire import Wire
+
+
+def _absent(value: object) -> bool:
+    return value is None
+
+
+def _empty(value: object) -> bool:
+    return not value
 
 
 class Item(Wire):
@@ -46,6 +55,8 @@ class ApplyRequest(Wire):
     items: tuple[Item, ...]
     head_start: HeadStartOffer | None = None
     """Set by an idle object for one new input."""
+    installed: str = Field("", exclude_if=_empty)
+    """Digest of what the object knows to be installed; a worker that has something else says so."""
 
 
 class Refusal(Wire):
@@ -83,12 +94,15 @@ class ApplyAnswer(Wire):
     registry: Registry = Registry()
     head_start: str | None = None
     """The Attempt of this id is under way already; the activity of that id adopts it."""
+    installed: Installed | None = Field(None, exclude_if=_absent)
+    """What the worker that answered has installed, where the object knows of something else."""
 
 
 class SurveyRequest(Wire):
     """Read the control view of an object."""
 
     object_id: str
+    installed: str = Field("", exclude_if=_empty)
 
 
 class SurveyAnswer(Wire):
@@ -96,6 +110,7 @@ class SurveyAnswer(Wire):
 
     survey: Survey
     registry: Registry = Registry()
+    installed: Installed | None = Field(None, exclude_if=_absent)
 
 
 class ClearMarkRequest(Wire):

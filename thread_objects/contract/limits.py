@@ -56,6 +56,10 @@ RETRY_STALLS_MAX = 30
 LANE_ID_CHARS_MAX = 256
 PROGRESS_KEY_CHARS_MAX = 512
 LANE_ALLOWANCE_MS_MAX = 300_000
+LANES_MAX = 256  # the port's own: host lanes of one deployment, carried by every object
+LANE_WAVES_MAX = 16  # the port's own: concurrent waves of one object, so that hundreds of due lanes stay a queue
+LANES_NAMED_MAX = 16  # the port's own: lanes that one message, or the progress of one wave, may name
+PUBLICATION_HOOK_MS = 10_000  # the port's own: after a mutation; the next batch waits for it
 PASS_YIELD_AFTER_MS = 600_000
 PASS_DEADLINE_MS = 840_000
 RECOVERY_TIMEOUT_MS = 30_000
@@ -67,6 +71,7 @@ AFTER_NATIVE_SLOTS = 2
 BACKLOG_THREADS_MAX = 32
 PROJECTION_TIMEOUT_MS = 30_000
 EVENTS_ALLOWANCE_MS = 30_000
+EVENTS_PAGE = 64  # the port's own: recovery events read at a time
 NAMED_ALARMS_MAX = 1_024
 NATIVE_SLOTS_SINGLE = 1
 
@@ -81,6 +86,7 @@ PASSES_MAX = 16
 FAULTS_MAX = 64
 REPORT_ROWS_MAX = 256
 OPEN_CALLS_MAX = 32
+LANE_FAILURES_MAX = 64
 
 # --- run policy defaults (the port's own) -----------------------------------------------------------------------
 RUN_TURNS_MAX = 100

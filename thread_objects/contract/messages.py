@@ -5,12 +5,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue
 
 from thread_objects.contract import limits
+from thread_objects.contract.lanes import LaneId
 from thread_objects.contract.states import Decision, Outcome, ResolutionKind, SubmissionState
 from thread_objects.contract.wire import Wire
 
 Id = Annotated[str, Field(min_length=1, max_length=limits.ID_CHARS_MAX)]
 Name = Annotated[str, Field(min_length=1, max_length=limits.NAME_CHARS_MAX)]
 Reason = Annotated[str, Field(max_length=limits.REASON_CHARS_MAX)]
+
+
+def _empty(value: object) -> bool:
+    return not value
 
 
 class Submit(Wire):
@@ -27,6 +32,8 @@ class Submit(Wire):
     principal: Id
     key: Id
     input: JsonValue
+    lanes: tuple[LaneId, ...] = Field((), max_length=limits.LANES_NAMED_MAX, exclude_if=_empty)
+    """Lanes that have something to do because of this input; due as soon as it is stored. Not part of its identity."""
 
 
 class Abort(Wire):
@@ -66,6 +73,28 @@ class ResolveUnknown(Wire):
     is_failure: bool = False
     author: Name
     reason: Reason = ""
+
+
+class Schedule(Wire):
+    """Make a lane due by `due_at`, in epoch milliseconds.
+
+    With a `cursor` it is progress, and counts only if the cursor is higher than every one the lane has seen.
+    `attempt_id` is set by a running Attempt, which may name neither native work nor the publication.
+    """
+
+    kind: Literal["schedule"] = "schedule"
+    lane: LaneId
+    due_at: Annotated[int, Field(ge=0, le=limits.SERIAL_MAX)]
+    cursor: Annotated[int, Field(ge=0, le=limits.SERIAL_MAX)] | None = None
+    attempt_id: Id | None = None
+
+
+class Scheduled(Wire):
+    """The lane after a `Schedule`. `counted` is False for a cursor that it had seen: nothing was changed."""
+
+    lane: str
+    due_at: int | None
+    counted: bool
 
 
 class Wake(Wire):

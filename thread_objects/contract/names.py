@@ -10,6 +10,7 @@ ABORT = "abort"
 RESOLVE_APPROVAL = "resolve_approval"
 RESOLVE_UNKNOWN = "resolve_unknown"
 WAKE = "wake"
+SCHEDULE = "schedule"
 MUTATIONS = (SUBMIT, ABORT, RESOLVE_APPROVAL, RESOLVE_UNKNOWN, WAKE)
 
 QUERY_REPORT = "report"
@@ -18,12 +19,21 @@ QUERY_ALARM = "alarm"
 QUERY_LANES = "lanes"
 QUERY_GENERATION = "generation"
 QUERY_PASSES = "passes"
+QUERY_RECOVERY_STATUS = "recovery_status"
 
 ACTIVITY_APPLY = "apply_mutations"
 ACTIVITY_SURVEY = "survey"
 ACTIVITY_CLEAR_MARK = "clear_mark"
 ACTIVITY_RECOVER = "recover"
 ACTIVITY_ATTEMPT = "attempt"
+
+# Waves of users' extensions. They have a queue of their own, so that they never take the place of an Attempt.
+ACTIVITY_PUBLISH = "publication_wave"
+ACTIVITY_PROJECT = "projection_wave"
+ACTIVITY_MESSAGES = "message_wave"
+ACTIVITY_LANE = "lane_wave"
+ACTIVITY_RECOVERY_EVENTS = "recovery_events_wave"
+WAVES_QUEUE_SUFFIX = ":waves"
 
 # A stateless workflow of one local activity, for clients that have no database of their own.
 READ_WORKFLOW_TYPE = "ThreadRead"

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from thread_objects.contract import limits
-from thread_objects.contract.messages import Mutation
-from thread_objects.contract.reports import MaintenancePassReport, RefusedInput
+from thread_objects.contract.messages import Mutation, Schedule
+from thread_objects.contract.reports import LaneFailure, MaintenancePassReport, RefusedInput
 from thread_objects.contract.views import Fault, Survey
 from thread_objects.contract.wire import Wire
 
@@ -26,10 +26,10 @@ class ObjectConfig(Wire):
 
 
 class CarriedEntry(Wire):
-    """An accepted mutation that storage has not answered yet."""
+    """An accepted mutation that storage has not answered yet, or a schedule whose lane is not known yet."""
 
     n: int
-    mutation: Mutation
+    mutation: Mutation | Schedule
     bytes: int
 
 
@@ -62,6 +62,7 @@ class Carried(Wire):
     settled_total: int = 0
     last_failure: str | None = None
     apply_stalls: int = 0
+    lane_failures: tuple[LaneFailure, ...] = ()
 
 
 class ObjectStart(Wire):

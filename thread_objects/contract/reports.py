@@ -2,6 +2,7 @@
 
 from pydantic import JsonValue
 
+from thread_objects.contract.lanes import Installed
 from thread_objects.contract.states import AlarmOutcome, CheckOutcome, PassPhase, SubmissionState
 from thread_objects.contract.views import BindingWait, Fault, ThreadView
 from thread_objects.contract.wire import Wire
@@ -42,6 +43,14 @@ class LaneView(Wire):
     not_before: int
     state: str
     reported: bool
+
+
+class LaneFailure(Wire):
+    """The last failure of a lane whose waves have not succeeded since. Class names and static words only."""
+
+    lane: str
+    failure: str
+    at: int
 
 
 class AlarmView(Wire):
@@ -103,6 +112,15 @@ class ObjectReport(Wire):
     applied_total: int = 0
     settled_total: int = 0
     last_failure: str | None = None
+    installed: Installed = Installed()
+    """What the workers have installed beside agents, as this object learned it."""
+    lane_failures: tuple[LaneFailure, ...] = ()
+
+
+class RecoveryStatus(Wire):
+    """The retained failure of a Thread's recovery. None: none is known, which is no proof of health."""
+
+    fault: Fault | None = None
 
 
 class StatusView(Wire):

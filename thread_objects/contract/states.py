@@ -100,3 +100,10 @@ class CheckOutcome(StrEnum):
     FAILED = "failed"
     SKIPPED = "skipped"
     """It could not be made; the reason says why. No failure."""
+
+
+class LanePhase(StrEnum):
+    """When a lane's waves may run: beside native work, or once it is done."""
+
+    CONCURRENT = "concurrent"
+    AFTER_NATIVE = "after-native"

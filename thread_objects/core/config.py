@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 
 from thread_objects.contract import limits
+from thread_objects.contract.lanes import Installed
+from thread_objects.contract.states import LanePhase as LanePhase  # noqa: PLC0414 - named by the core
 from thread_objects.core.backoff import minimum_delay
 from thread_objects.core.due_queue import LIFECYCLE, RECOVERY_EVENTS, RESERVED_PREFIX
-
-
-class LanePhase(StrEnum):
-    """When a lane's waves may run: beside native work, or once it is done."""
-
-    CONCURRENT = "concurrent"
-    AFTER_NATIVE = "after-native"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +75,17 @@ class MaintenanceConfig:
         if self.yield_after_ms > self.deadline_ms:
             raise ValueError("yield_after_ms must not be past deadline_ms")
         object.__setattr__(self, "floor_ms", minimum_delay(self.alarm_backoff_base_ms))
+
+    def with_installed(self, installed: Installed) -> MaintenanceConfig:
+        """This configuration with what the workers have installed, their lanes behind its own."""
+        hosts = tuple(LaneSpec(lane.id, lane.allowance_ms, lane.phase) for lane in installed.lanes)
+        return replace(
+            self,
+            publication_required=installed.publication,
+            projection=installed.projection,
+            message_timeout_ms=installed.message_timeout_ms,
+            lanes=self.lanes + hosts,
+        )
 
     def handlers(self) -> tuple[LaneSpec, ...]:
         """All lanes, the framework's own included: without a handler of its own those are built in and empty."""

@@ -130,15 +130,18 @@ class Event:
         if self._end_asked(Survey):
             self._break(failure, now, outage=outage)
 
-    def published(self, due_at: int | None, now: int) -> None:
-        """The answer to `Publish`: the next deadline of publication, or none."""
-        del now
+    def published(self, due_at: int | None, now: int, *, progressed: Sequence[str] = ()) -> None:
+        """The answer to `Publish`: the next deadline of publication, or none; `progressed`: lanes with new facts."""
         if self._end_asked(Publish):
             self._steps.published(due_at)
+            if progressed:
+                self._event.progress(progressed, now)
 
-    def publish_failed(self, failure: str, now: int) -> None:
-        """Publication failed: the native step fails with it."""
+    def publish_failed(self, failure: str, now: int, *, progressed: Sequence[str] = ()) -> None:
+        """Publication failed: the native step fails with it. What it committed still counts."""
         if self._end_asked(Publish):
+            if progressed:
+                self._event.progress(progressed, now)
             self._break(failure, now)
 
     def recovered(self, thread_id: str, answer: RecoverAnswer, now: int) -> None:
@@ -217,9 +220,14 @@ class Event:
         if self._waves.ended(lane, due_at, None) and progressed:
             self._event.progress(progressed, now)
 
-    def lane_failed(self, lane: str, failure: str, now: int, *, progressed: Sequence[str] = ()) -> None:
-        """A wave failed, ran over its allowance, or was interrupted. What it committed still counts."""
-        if self._waves.ended(lane, None, failure) and progressed:
+    def lane_failed(
+        self, lane: str, failure: str, now: int, *, progressed: Sequence[str] = (), stopped: bool = False
+    ) -> None:
+        """A wave failed, ran over its allowance, or was interrupted. What it committed still counts.
+
+        `stopped`: at a bound that is no failure of the pass (projection's time).
+        """
+        if self._waves.ended(lane, None, failure, stopped=stopped) and progressed:
             self._event.progress(progressed, now)
 
     def _end_asked(self, kind: type[Survey | Publish]) -> bool:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from thread_objects.core import generation
 from thread_objects.core.command import AttemptThread, Cancel, Command, Running
+from thread_objects.core.config import MaintenanceConfig
 from thread_objects.core.due_queue import NATIVE, Row
 from thread_objects.core.findings import Findings
 from thread_objects.core.incarnation import Incarnation
+from thread_objects.core.lanes import Lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +32,18 @@ class EventState:
     """
 
     __slots__ = (
+        "_incarnation",
         "attempts",
         "broken",
         "charged",
         "closed",
         "commands",
-        "config",
         "deadline_at",
         "ended_since",
         "failures",
         "findings",
         "gate",
         "known",
-        "lanes",
         "native_only",
         "observed",
         "outages",
@@ -60,8 +61,7 @@ class EventState:
         self.state = incarnation.state
         self.gate = incarnation.gate
         self.sighting = incarnation.sighting
-        self.config = config
-        self.lanes = incarnation.lanes
+        self._incarnation = incarnation
         self.started_at = now
         self.yield_at = now + config.yield_after_ms
         self.deadline_at = now + config.deadline_ms
@@ -80,6 +80,16 @@ class EventState:
         self.outages = 0
         self.closed = False
         self.broken = False
+
+    @property
+    def config(self) -> MaintenanceConfig:
+        """The bounds and waves as installed now; a pass may learn of new ones on its way."""
+        return self._incarnation.config
+
+    @property
+    def lanes(self) -> Lanes:
+        """The lanes with a handler now."""
+        return self._incarnation.lanes
 
     # --- commands -----------------------------------------------------------------------------------------------
 

@@ -57,6 +57,13 @@ def check_registry(tx: StateTransaction, key: str, deployment: int) -> bool:
     return True
 
 
+def install(tx: StateTransaction, now: int, floor: int, rows: Iterable[str]) -> None:
+    """Waves whose handler came, went or changed: their rows get one fresh discovery, whatever was charged before."""
+    for row_id in rows:
+        tx.queue.dirty(row_id, now, progress=True)
+        tx.by(tx.queue.next(), floor)
+
+
 def ensure_alarm(tx: StateTransaction, now: int, floor: int) -> None:
     """Start-up: what was owed before is owed again, from the record and the queue alone."""
     tx.initialise()

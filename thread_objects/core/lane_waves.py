@@ -28,11 +28,12 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class WaveEnd:
-    """How a wave ended: with the next deadline, or with a failure."""
+    """How a wave ended: with the next deadline, or with a failure. `stopped`: at a bound that is no failure."""
 
     wave: Wave
     due_at: int | None
     failure: str | None
+    stopped: bool = False
 
 
 class LaneWaves:
@@ -49,13 +50,13 @@ class LaneWaves:
 
     # --- ends -----------------------------------------------------------------------------------------------------
 
-    def ended(self, lane: str, due_at: int | None, failure: str | None) -> bool:
+    def ended(self, lane: str, due_at: int | None, failure: str | None, *, stopped: bool = False) -> bool:
         """A wave's fact. False if no wave of that lane runs."""
         wave = self.running.pop(lane, None)
         if wave is None:
             return False
         self._event.end(wave.command)
-        self._ends.append(WaveEnd(wave, due_at, failure))
+        self._ends.append(WaveEnd(wave, due_at, failure, stopped))
         return True
 
     def collect(self, now: int, j: float) -> None:
@@ -66,7 +67,7 @@ class LaneWaves:
             row = end.wave.row
             if end.failure is None:
                 event.complete(row, end.due_at)
-            elif end.wave.interrupted or event.broken or (row.id == PROJECTION and now >= end.wave.command.deadline_at):
+            elif end.stopped or end.wave.interrupted or event.broken or _overdue_projection(end.wave, now):
                 # Stopped, not failed: the charge stays and keeps the row away until its floor.
                 self.exhausted.add(row.id)
             else:
@@ -86,17 +87,23 @@ class LaneWaves:
 
     def start_due(self, now: int) -> None:
         """Start every concurrent lane, the messages and the projection that are due and have no producer."""
-        for spec in self._event.lanes.concurrent:
-            row = self._startable(spec.id, now)
-            if row is not None:
-                self.start(spec, row, now)
-        row = self._startable(MESSAGES, now)
-        if row is not None:
-            self._start_messages(row, now)
-        row = None if self._projected else self._startable(PROJECTION, now)
-        if row is not None:
+        for spec, row in self._due_lanes(now):
+            # The longest due go first; whoever finds no room is looked at again when a wave ends.
+            if len(self.running) >= limits.LANE_WAVES_MAX:
+                break
+            self.start(spec, row, now)
+        messages = self._startable(MESSAGES, now)
+        if messages is not None:
+            self._start_messages(messages, now)
+        projection = None if self._projected else self._startable(PROJECTION, now)
+        if projection is not None:
             self._projected = True
-            self._run(row, limits.PROJECTION_TIMEOUT_MS, now, empty=not self._event.config.projection)
+            self._run(projection, limits.PROJECTION_TIMEOUT_MS, now, empty=not self._event.config.projection)
+
+    def _due_lanes(self, now: int) -> list[tuple[LaneSpec, Row]]:
+        found = [(spec, self._startable(spec.id, now)) for spec in self._event.lanes.concurrent]
+        due = [(spec, row) for spec, row in found if row is not None]
+        return sorted(due, key=lambda pair: (pair[1].due_at or 0, pair[0].id))
 
     def _startable(self, lane: str, now: int) -> Row | None:
         event = self._event
@@ -157,3 +164,7 @@ class LaneWaves:
                 continue
             if due_at < event.yield_at and due_at + lanes[row.id] <= event.deadline_at:
                 yield due_at
+
+
+def _overdue_projection(wave: Wave, now: int) -> bool:
+    return wave.row.id == PROJECTION and now >= wave.command.deadline_at

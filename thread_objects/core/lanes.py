@@ -21,6 +21,10 @@ class Lanes:
         self._handled = _NOT_LANES.union(spec.id for spec in specs)
         self._refusal = _refusal(specs)
 
+    def known(self, lane: str) -> bool:
+        """Whether a row of this id has somebody to run its waves: a handler, or the pass itself."""
+        return lane in self._handled
+
     def check(self, queue: DueQueue) -> None:
         """Raises for an invalid or doubled id, and for a row with a deadline, due or not, that nobody handles."""
         if self._refusal is not None:

@@ -10,10 +10,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from thread_objects.contract import reports, views
+from thread_objects.contract.lanes import Installed
 from thread_objects.core import generation
 from thread_objects.core.alarm import AlarmSlot
 from thread_objects.core.config import LanePhase, LaneSpec, MaintenanceConfig
-from thread_objects.core.due_queue import PUBLICATION, RECOVERY_EVENTS, check_lane
+from thread_objects.core.due_queue import (
+    MESSAGES,
+    NATIVE,
+    PROJECTION,
+    PUBLICATION,
+    RECOVERY_EVENTS,
+    RowState,
+    check_lane,
+)
 from thread_objects.core.event import Event
 from thread_objects.core.gate import Mutation
 from thread_objects.core.incarnation import Incarnation
@@ -38,10 +47,14 @@ class Maintenance:
     def __init__(self, state: MaintenanceState, config: MaintenanceConfig) -> None:
         self.incarnation = Incarnation(state, config)
         self.state = state
-        self.config = config
         self.gate = self.incarnation.gate
         self.sighting = self.incarnation.sighting
         self._event: Event | None = None
+
+    @property
+    def config(self) -> MaintenanceConfig:
+        """The configuration, with what the workers have installed."""
+        return self.incarnation.config
 
     # --- start-up -----------------------------------------------------------------------------------------------
 
@@ -64,6 +77,37 @@ class Maintenance:
         if changed:
             self.gate.notify()
         return changed
+
+    def install(self, installed: Installed, now: int) -> bool:
+        """An answer told what its worker has installed. False, and no change, if that is known or older.
+
+        Rows whose handler came or went, and parked ones that have a handler, get one fresh opportunity.
+        """
+        held = self.state.installed
+        if installed.deployment <= held.deployment or installed.digest == held.digest:
+            return False
+        before = self.config
+        self.state.installed = installed
+        self.incarnation.configure()
+        after, lanes = self.config, self.incarnation.lanes
+        renewed = [
+            row_id
+            for row_id, changed in (
+                (PUBLICATION, before.publication_required != after.publication_required),
+                (PROJECTION, before.projection != after.projection),
+                (MESSAGES, before.message_timeout_ms != after.message_timeout_ms),
+            )
+            if changed
+        ]
+        parked = [row.id for row in self.state.queue.rows() if row.state is RowState.PARKED and lanes.known(row.id)]
+        with self.state.transaction() as tx:
+            generation.install(tx, now, self._floor(now), sorted({*renewed, *parked} - {NATIVE}))
+        self.gate.notify()
+        return True
+
+    def handles(self, lane: str) -> bool:
+        """Whether a row of this id would have somebody to run its waves."""
+        return self.incarnation.lanes.known(lane)
 
     def take_parked_reports(self) -> tuple[str, ...]:
         """Labels of lanes parked since the last report; each is told once."""

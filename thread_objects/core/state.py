@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from thread_objects.contract.lanes import Installed
 from thread_objects.core import state_json
 from thread_objects.core.alarm import AlarmSlot
 from thread_objects.core.due_queue import DueQueue, QueueTransaction, Row
@@ -20,7 +21,7 @@ from thread_objects.core.refusal import AlarmRefusal
 class MaintenanceState:
     """The committed state. `initialised` is False until a record was written."""
 
-    __slots__ = ("alarm", "initialised", "open", "queue", "record", "work_cursors")
+    __slots__ = ("alarm", "initialised", "installed", "open", "queue", "record", "work_cursors")
 
     def __init__(self) -> None:
         self.record = MaintenanceRecord()
@@ -28,6 +29,7 @@ class MaintenanceState:
         self.queue = DueQueue()
         self.alarm = AlarmSlot()
         self.work_cursors: dict[str, str] = {}
+        self.installed = Installed()
         self.open: StateTransaction | None = None
 
     @property
@@ -56,6 +58,8 @@ class MaintenanceState:
             "alarm": {"maintenance": self.alarm.deadline, "named": dict(sorted(self.alarm.named.items()))},
             "workCursors": dict(sorted(self.work_cursors.items())),
         }
+        if self.installed.deployment:
+            data["installed"] = state_json.installed_to(self.installed)
         if self.initialised:
             data["record"] = state_json.record_to(self.record)
         return data
@@ -76,6 +80,9 @@ class MaintenanceState:
         alarm = state_json.Fields(fields.get("alarm", dict) or {}, "alarm")
         state.alarm = AlarmSlot(alarm.get("maintenance", int), alarm.mapping("named", int))
         state.work_cursors = fields.mapping("workCursors", str)
+        installed = fields.get("installed", dict)
+        if installed is not None:
+            state.installed = state_json.installed_from(installed)
         return state
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from thread_objects.contract import limits
+from thread_objects.contract.lanes import Installed
 from thread_objects.core.due_queue import Row, RowState, check_lane
 from thread_objects.core.record import BindingWait, MaintenanceRecord, Retry
 from thread_objects.core.refusal import AlarmRefusal
@@ -164,6 +165,19 @@ def record_from(data: Any) -> MaintenanceRecord:
         event_acknowledged=fields.count("recoveryEventAcknowledged"),
         retry=None if retry is None else _retry_from(retry),
     )
+
+
+def installed_to(installed: Installed) -> dict[str, Any]:
+    """What the workers have installed."""
+    return installed.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def installed_from(data: Any) -> Installed:
+    """What the workers have installed."""
+    try:
+        return Installed.model_validate(data)
+    except ValueError:
+        raise _undecodable("state", "installed") from None
 
 
 def _wait_from(data: Any) -> BindingWait:
