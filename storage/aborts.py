@@ -4,6 +4,7 @@ Rules guarded: a canonical settlement beats an abort; a joined input belongs to 
 running work only learns of the intent here and is settled by its owner or by recovery.
 """
 
+from thread_objects.contract import ids
 from thread_objects.contract.messages import Abort, AbortAnswer
 from thread_objects.contract.states import SubmissionState
 from thread_objects.core import ledger
@@ -23,7 +24,7 @@ def request(
     row = submissions.find(tx, abort.submission_id)
     if lane is None or row is None or row.thread_id != abort.thread_id:
         raise NotFound(what="submission", id=abort.submission_id)
-    if row.abort_by == source:  # this very item, met again
+    if source and row.abort_by == source:  # this very item, met again
         return _answer(row), True, _running(lane, row)
     refuse_settled(tx, row)
     if row.state is SubmissionState.JOINED:
@@ -36,6 +37,19 @@ def request(
         settlements.abort_queued(tx, lane, row, deployment_id=deployment_id, now=now)
         return _answer(submissions.get(tx, row.submission_id)), True, None
     return _answer(row), True, _running(lane, row)
+
+
+def request_by_id(
+    tx: Transaction, submission_id: str, *, author: str, reason: str, deployment_id: str, now: int
+) -> AbortAnswer:
+    """Store the intent outside any batch."""
+    abort = Abort(
+        thread_id=submissions.get(tx, submission_id).thread_id,
+        submission_id=submission_id,
+        author=author,
+        reason=reason,
+    )
+    return request(tx, abort, source="", deployment_id=deployment_id, now=now)[0]
 
 
 def intend(tx: Transaction, row: Submission, author: str, reason: str, *, source: str, now: int) -> Submission:
@@ -61,7 +75,9 @@ def intent(tx: Transaction, submission_id: str) -> AbortIntent | None:
         "SELECT abort_author, abort_reason, abort_at FROM submissions WHERE submission_id = :submission_id",
         {"submission_id": submission_id},
     )
-    return None if row is None or row[2] is None else AbortIntent(*row)
+    return (
+        None if row is None or row[2] is None else AbortIntent(row[0], row[1], row[2], ids.abort_record(submission_id))
+    )
 
 
 def refuse_settled(tx: Transaction, row: Submission) -> None:

@@ -1,10 +1,12 @@
 """Admission: one row for each (Thread, principal, key), ready at once, or nothing at all.
 
-Rules guarded: a known key answers with its first identities before any limit is looked at; the limits follow in a
-fixed order (input bytes, queue depth, storage size); a refusal writes nothing. The Thread is materialised, with its
-created record, in the transaction that admits its first input, so an admitted row is a ready one.
+Rules guarded: a known key answers with its first identities before any limit or policy is looked at; the limits
+follow in a fixed order (input bytes, queue depth, storage size), then group, fence and policy; a refusal writes
+nothing. The Thread is materialised, with its created record, in the transaction that admits its first input, so an
+admitted row is a ready one. Only a child waits `admitted`, for its lineage.
 """
 
+from thread_objects.admission import AdmissionRules
 from thread_objects.contract import ids
 from thread_objects.contract.messages import Receipt, Submit
 from thread_objects.contract.states import SubmissionState
@@ -12,7 +14,7 @@ from thread_objects.core import batches, digests
 from thread_objects.core.canonical import Unpersistable, byte_length, canonical, escape_text
 from thread_objects.errors import AdmissionConflict, AdmissionLimitExceeded, InvalidInput, LedgerError
 
-from . import lanes, log, submissions
+from . import admitting, lanes, log, submissions
 from .engine import Transaction
 from .limits import StoreLimits
 from .submissions import OPEN, Submission
@@ -28,17 +30,21 @@ def admit(
     *,
     source: str,
     limits: StoreLimits,
+    rules: AdmissionRules,
     deployment_id: str,
     now: int,
 ) -> tuple[Receipt, bool]:
     """Admit, or answer a known key. Second value: whether this batch item was the one that admitted it."""
     text = _canonical_input(submit)
+    facts = _canonical_facts(submit)
     digest = digests.of_text(text)
     known = submissions.find_key(tx, submit.thread_id, submit.principal, submit.key)
     if known is not None:
-        return _replay(submit, known, digest, source)
+        return _replay(submit, known, digest, facts, source)
     lane = lanes.lock(tx, submit.thread_id)
-    _check_limits(tx, submit, lane, text, limits)
+    depth = _check_limits(tx, submit, lane, text, limits)
+    if submit.facts is not None or rules.policy is not None:
+        admitting.judge(tx, submit, lane, rules, nonterminal=depth)
     if lane is None:
         lane = lanes.create(tx, submit.thread_id, object_id, now=now)
     elif lane.object_id != object_id:
@@ -56,11 +62,13 @@ def admit(
         input_digest=digest,
         admitted_at=now,
     )
+    parent = submit.facts.parent if submit.facts is not None else None
     tx.run(
         "INSERT INTO submissions (submission_id, thread_id, object_id, queue_sequence, receipt_id, principal,"
-        " idempotency_key, agent_id, state, epoch, claims, admitted_at, admitted_by, ready_at, input_digest, input)"
+        " idempotency_key, agent_id, state, epoch, claims, admitted_at, admitted_by, ready_at, parent_submission_id,"
+        " parent_call_id, admission_group, admission_facts, input_digest, input)"
         " VALUES (:submission_id, :thread_id, :object_id, :queue_sequence, :receipt_id, :principal, :key, :agent_id,"
-        " :state, 0, 0, :now, :source, :now, :digest, :input)",
+        " :state, 0, 0, :now, :source, :ready_at, :parent, :parent_call, :group, :facts, :digest, :input)",
         {
             "submission_id": receipt.submission_id,
             "thread_id": submit.thread_id,
@@ -70,7 +78,13 @@ def admit(
             "principal": submit.principal,
             "key": submit.key,
             "agent_id": submit.agent_id,
-            "state": SubmissionState.READY.value,
+            # A child is ready when its lineage is recorded, not before.
+            "state": (SubmissionState.READY if parent is None else SubmissionState.ADMITTED).value,
+            "ready_at": now if parent is None else None,
+            "parent": parent.submission_id if parent is not None else None,
+            "parent_call": parent.tool_call_id if parent is not None else None,
+            "group": submit.facts.group if submit.facts is not None else None,
+            "facts": facts,
             "now": now,
             "source": source,
             "digest": digest,
@@ -102,8 +116,20 @@ def _canonical_input(submit: Submit) -> str:
         raise log.refused("input", error) from error
 
 
-def _replay(submit: Submit, known: Submission, digest: str, source: str) -> tuple[Receipt, bool]:
-    if known.input_digest != digest or known.agent_id != submit.agent_id:
+def _canonical_facts(submit: Submit) -> str | None:
+    """The facts as they are compared. Facts that say nothing are no facts."""
+    if submit.facts is None:
+        return None
+    said = submit.facts.model_dump(by_alias=True, exclude_none=True)
+    try:
+        return canonical(said) if said else None
+    except Unpersistable as error:
+        raise log.refused("facts", error) from error
+
+
+def _replay(submit: Submit, known: Submission, digest: str, facts: str | None, source: str) -> tuple[Receipt, bool]:
+    same = (known.input_digest, known.agent_id, known.admission_facts) == (digest, submit.agent_id, facts)
+    if not same:
         raise AdmissionConflict(
             thread_id=submit.thread_id,
             principal=submit.principal,
@@ -111,25 +137,29 @@ def _replay(submit: Submit, known: Submission, digest: str, source: str) -> tupl
             existing_input_digest=known.input_digest,
             attempted_input_digest=digest,
         )
-    own = known.admitted_by == source
-    return (
-        Receipt(
-            thread_id=known.thread_id,
-            principal=known.principal,
-            key=known.idempotency_key,
-            submission_id=known.submission_id,
-            receipt_id=known.receipt_id,
-            run_id=ids.run_id(known.submission_id),
-            queue_sequence=known.queue_sequence,
-            input_digest=known.input_digest,
-            admitted_at=known.admitted_at,
-            replayed=not own,
-        ),
-        own,
+    own = bool(source) and known.admitted_by == source
+    return receipt_of(known, replayed=not own), own
+
+
+def receipt_of(row: Submission, *, replayed: bool) -> Receipt:
+    """The Receipt of a row."""
+    return Receipt(
+        thread_id=row.thread_id,
+        principal=row.principal,
+        key=row.idempotency_key,
+        submission_id=row.submission_id,
+        receipt_id=row.receipt_id,
+        run_id=ids.run_id(row.submission_id),
+        queue_sequence=row.queue_sequence,
+        input_digest=row.input_digest,
+        admitted_at=row.admitted_at,
+        replayed=replayed,
     )
 
 
-def _check_limits(tx: Transaction, submit: Submit, lane: lanes.Lane | None, text: str, limits: StoreLimits) -> None:
+def _check_limits(tx: Transaction, submit: Submit, lane: lanes.Lane | None, text: str, limits: StoreLimits) -> int:
+    """Refuse what is beyond a limit; the lane's unsettled rows otherwise."""
+    depth = 0
     size = byte_length(text)
     if size > limits.input_bytes:
         raise AdmissionLimitExceeded(limit="input-bytes", actual=size, maximum=limits.input_bytes)
@@ -144,3 +174,4 @@ def _check_limits(tx: Transaction, submit: Submit, lane: lanes.Lane | None, text
     stored = tx.size_bytes()
     if stored > limits.database_bytes:
         raise AdmissionLimitExceeded(limit="database-bytes", actual=stored, maximum=limits.database_bytes)
+    return depth

@@ -6,6 +6,7 @@ carries the batch's id and its arrival number, so that the same batch met again 
 
 from typing import assert_never
 
+from thread_objects.admission import AdmissionRules
 from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, Item, ItemAnswer
 from thread_objects.contract.messages import Abort, ResolveApproval, ResolveUnknown, Submit
 from thread_objects.contract.views import Registry
@@ -17,18 +18,34 @@ from .limits import StoreLimits
 
 
 def apply(
-    tx: Transaction, request: ApplyRequest, *, worker: str, registry: Registry, limits: StoreLimits, now: int
+    tx: Transaction,
+    request: ApplyRequest,
+    *,
+    worker: str,
+    registry: Registry,
+    limits: StoreLimits,
+    rules: AdmissionRules,
+    now: int,
 ) -> ApplyAnswer:
     """Apply the items in order, leave the object's mark, and read its survey."""
     lanes.lock_all(tx, {item.mutation.thread_id for item in request.items})
-    answers = tuple(_apply_item(tx, item, request, registry=registry, limits=limits, now=now) for item in request.items)
+    answers = tuple(
+        _apply_item(tx, item, request, registry=registry, limits=limits, rules=rules, now=now) for item in request.items
+    )
     marks.leave(tx, request, worker=worker, now=now)
     tx.notify = True
     return ApplyAnswer(answers=answers, survey=surveys.survey(tx, request.object_id), registry=registry)
 
 
 def _apply_item(
-    tx: Transaction, item: Item, request: ApplyRequest, *, registry: Registry, limits: StoreLimits, now: int
+    tx: Transaction,
+    item: Item,
+    request: ApplyRequest,
+    *,
+    registry: Registry,
+    limits: StoreLimits,
+    rules: AdmissionRules,
+    now: int,
 ) -> ItemAnswer:
     source = f"{request.batch_id}/{item.n}"
     mutation = item.mutation
@@ -43,6 +60,7 @@ def _apply_item(
                     request.object_id,
                     source=source,
                     limits=limits,
+                    rules=rules,
                     deployment_id=registry.key,
                     now=now,
                 )

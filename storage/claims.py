@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from thread_objects.contract import ids
 from thread_objects.contract.limits import LEASE_MS
+from thread_objects.contract.messages import LogRecord
 from thread_objects.contract.records import Batch
 from thread_objects.contract.states import SubmissionState
 from thread_objects.core import batches, ledger
@@ -24,6 +25,11 @@ from .submissions import Submission
 _TOKEN_BYTES = 16
 
 
+def fresh_token() -> str:
+    """A token nobody can guess."""
+    return secrets.token_hex(_TOKEN_BYTES)
+
+
 def grant(tx: Transaction, request: ClaimRequest, *, now: int, only: str | None = None) -> Claim | None:
     """Claim the head and change nothing else."""
     found = _grantable(tx, request, now)
@@ -32,7 +38,7 @@ def grant(tx: Transaction, request: ClaimRequest, *, now: int, only: str | None 
     lane, head = found
     if only is not None and head.submission_id != only:
         return None
-    token = secrets.token_hex(_TOKEN_BYTES)
+    token = fresh_token()
     _take(tx, lane, head, request, token=token, tail=lane.tail, now=now)
     tx.run(
         "UPDATE submissions SET claims = claims + 1, epoch = :epoch WHERE submission_id = :submission_id",
@@ -59,10 +65,12 @@ def begin(
     if head.state is not SubmissionState.READY:
         return grant(tx, request, now=now)
     duration_ms = run_duration_ms(head.agent_id)
-    token = secrets.token_hex(_TOKEN_BYTES)
-    recorded = log.record(tx, lane.thread_id, ids.input_record(head.submission_id)) if head.claims else None
+    token = fresh_token()
+    touched = head.claims > 0 or head.input_applied is not None
+    recorded = log.record(tx, lane.thread_id, ids.input_record(head.submission_id)) if touched else None
     if recorded is not None:
-        value, position, tail = recorded.payload.get("input"), recorded.sequence, lane.tail
+        value, position = recorded.payload.get("input"), recorded.sequence
+        tail = _started(tx, lane, head, recorded, duration_ms=duration_ms, deployment_id=deployment_id, now=now)
     else:
         value = submissions.stored_input(tx, head.submission_id)
         position = lane.tail_sequence + 1
@@ -89,6 +97,24 @@ def begin(
         now=now,
         value=value,
     )
+
+
+def _started(
+    tx: Transaction,
+    lane: lanes.Lane,
+    head: Submission,
+    recorded: LogRecord,
+    *,
+    duration_ms: int,
+    deployment_id: str,
+    now: int,
+) -> Tail:
+    """The tail with the start of a Run whose input another Run recorded and never answered."""
+    run = ids.run_id(head.submission_id)
+    if recorded.payload.get("runId") in (None, run) or log.record(tx, lane.thread_id, ids.run_started_record(run)):
+        return lane.tail
+    batch = batches.run_start(head.submission_id, duration_ms=duration_ms, deployment_id=deployment_id, now=now)
+    return log.insert(tx, lane.thread_id, lane.tail, [log.encode(batch)], head.submission_id)
 
 
 def apply_input(tx: Transaction, claim: Claim, batch: Batch) -> Claim:
@@ -187,6 +213,7 @@ def _claim(
         admitted_at=row.admitted_at,
         tail=lane.tail,
         abort=row.abort,
+        parent=row.parent,
     )
 
 

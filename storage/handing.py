@@ -11,11 +11,25 @@ from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.states import SubmissionState
 from thread_objects.contract.views import ThreadView
 from thread_objects.core import ledger
-from thread_objects.errors import SettlementConflict
+from thread_objects.errors import LedgerError, SettlementConflict
 from thread_objects.ports import Claim, Tail
 
-from . import approvals, claims, lanes, log, marks, projection, settlements, submissions, surveys, unknown
+from . import (
+    approvals,
+    claims,
+    joining,
+    lanes,
+    log,
+    marks,
+    parents,
+    projection,
+    settlements,
+    submissions,
+    surveys,
+    unknown,
+)
 from .engine import Transaction
+from .submissions import Submission
 
 
 def release(tx: Transaction, claim: Claim, *, mark_through: int) -> ThreadView:
@@ -30,12 +44,18 @@ def finish(
     before: Sequence[Batch],
     settled: SubmissionSettled,
     *,
+    joins: bool,
     mark_through: int,
     now: int,
 ) -> tuple[Settlement, ThreadView]:
-    """Settle."""
+    """Settle, with whatever input the Run took, and tell the parent of a child."""
     with claims.fenced(claim):
         settlement = settlements.finish(tx, claim, before, settled, now=now)
+    if joins:
+        deployment_id = before[-1].records[-1].deployment_id if before else ""
+        joining.settle_all(tx, claim, settled, deployment_id=deployment_id, now=now)
+    if claim.parent is not None:
+        parents.tell(tx, submissions.get(tx, claim.submission_id))
     return settlement, _leave(tx, claim, mark_through)
 
 
@@ -43,24 +63,40 @@ def suspend(
     tx: Transaction, claim: Claim, batch: Batch | None, calls: tuple[str, ...], *, mark_through: int, now: int
 ) -> tuple[bool, ThreadView, Tail]:
     """Suspend until the listed calls are decided. False when they are: the claim goes on."""
+    row, tail = _before_suspending(tx, claim, batch)
+    waits = not approvals.decided(tx, claim.submission_id, calls)
+    if waits:
+        _suspend(tx, claim, row, approvals.APPROVAL_PENDING, suspension_calls=submissions.names_text(calls), now=now)
+    return waits, _leave(tx, claim, mark_through), tail
+
+
+def suspend_for_children(
+    tx: Transaction, claim: Claim, batch: Batch | None, children: tuple[str, ...], *, mark_through: int, now: int
+) -> tuple[bool, ThreadView, Tail]:
+    """Suspend until the listed children are settled. False when they are: the claim goes on."""
+    if not children:
+        raise LedgerError(f"{claim.submission_id}: waits for no child", operation=ledger.Operation.SUSPEND.value)
+    row, tail = _before_suspending(tx, claim, batch)
+    waits = not parents.all_settled(tx, children)
+    if waits:
+        listed = submissions.names_text(children)
+        _suspend(tx, claim, row, parents.WAITING_FOR_CHILD, suspension_children=listed, now=now)
+    return waits, _leave(tx, claim, mark_through), tail
+
+
+def _before_suspending(tx: Transaction, claim: Claim, batch: Batch | None) -> tuple[Submission, Tail]:
     encoded = [log.encode(batch)] if batch is not None else []
     with claims.fenced(claim):
         tail = log.append(tx, claim, encoded)
     row = submissions.get(tx, claim.submission_id)
     submissions.target_of(ledger.Operation.SUSPEND, row)
-    if approvals.decided(tx, claim.submission_id, calls):
-        return False, _leave(tx, claim, mark_through), tail
-    submissions.move(
-        tx,
-        row,
-        ledger.Operation.SUSPEND,
-        suspension_reason=approvals.APPROVAL_PENDING,
-        suspension_calls=submissions.names_text(calls),
-        suspended_at=now,
-    )
+    return row, tail
+
+
+def _suspend(tx: Transaction, claim: Claim, row: Submission, reason: str, *, now: int, **listed: str) -> None:
+    submissions.move(tx, row, ledger.Operation.SUSPEND, suspension_reason=reason, suspended_at=now, **listed)
     lanes.release(tx, claim)
     tx.notify = True
-    return True, _leave(tx, claim, mark_through), tail
 
 
 def mark_unknown(

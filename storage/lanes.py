@@ -3,6 +3,7 @@
 Rule guarded: fences are decided inside the UPDATE. A stale token or epoch changes nothing and is told who is ahead.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from thread_objects.contract.limits import LEASE_MS
@@ -32,7 +33,7 @@ class Lane(NamedTuple):
     @property
     def tail(self) -> Tail:
         """The end of the log."""
-        return Tail(self.tail_sequence, self.tail_digest)
+        return Tail(self.tail_sequence, self.tail_digest, self.queue_last)
 
     def blocked(self, ended_attempts: tuple[str, ...], now: int) -> bool:
         """Whether a live lease stands. Its own producer's counts too; one whose activity ended does not."""
@@ -139,35 +140,37 @@ def take(
     )
 
 
-def renew(tx: Transaction, claim: Claim, *, now: int) -> int:
-    """Extend the lease and answer its end; an earlier end is never written."""
+def renew(tx: Transaction, claim: Claim, token: str, *, now: int) -> Claim:
+    """Extend the lease under this token from now on; an earlier end is never written."""
     lease_until = max(claim.lease_until, now + LEASE_MS)
     done = tx.run(
-        "UPDATE threads SET lease_until = CASE WHEN lease_until > :lease_until THEN lease_until ELSE :lease_until END"
+        "UPDATE threads SET owner_token = :next_token,"
+        " lease_until = CASE WHEN lease_until > :lease_until THEN lease_until ELSE :lease_until END"
         f" WHERE {_FENCED}",
-        {**_fence(claim), "lease_until": lease_until},
+        {**_fence(claim), "lease_until": lease_until, "next_token": token},
     )
     if not done:
         raise lost(tx, claim)
-    return lease_until
+    return replace(claim, lease_until=lease_until, token=token)
 
 
-def advance(tx: Transaction, claim: Claim, at: Tail, to: Tail, *, release: bool) -> bool:
-    """Move the tail under the claim, and with `release` end it. False when the fence or the tail is another."""
-    return (
-        tx.run(
-            f"UPDATE threads SET tail_sequence = :sequence, tail_digest = :digest{', ' + _NO_OWNER if release else ''}"
-            f" WHERE {_FENCED} AND tail_sequence = :at_sequence AND tail_digest = :at_digest",
-            {
-                **_fence(claim),
-                "sequence": to.sequence,
-                "digest": to.digest,
-                "at_sequence": at.sequence,
-                "at_digest": at.digest,
-            },
-        )
-        == 1
+def advance(tx: Transaction, claim: Claim, at: Tail, to: Tail, *, release: bool) -> Tail | None:
+    """Move the tail under the claim, and with `release` end it. None when the fence or the tail is another.
+
+    The same statement tells whether somebody queued behind the claim, so that a Run never asks for that alone.
+    """
+    row = tx.one(
+        f"UPDATE threads SET tail_sequence = :sequence, tail_digest = :digest{', ' + _NO_OWNER if release else ''}"
+        f" WHERE {_FENCED} AND tail_sequence = :at_sequence AND tail_digest = :at_digest RETURNING queue_last",
+        {
+            **_fence(claim),
+            "sequence": to.sequence,
+            "digest": to.digest,
+            "at_sequence": at.sequence,
+            "at_digest": at.digest,
+        },
     )
+    return None if row is None else replace(to, queue_last=row[0])
 
 
 def release(tx: Transaction, claim: Claim) -> None:

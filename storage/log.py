@@ -6,9 +6,10 @@ rewritten. The unique constraints decide, look-ups only explain (see `engine`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from thread_objects.contract import ids
 from thread_objects.contract.limits import BATCH_RECORDS_MAX, READ_PAGE_RECORDS_MAX
 from thread_objects.contract.messages import LogRecord
 from thread_objects.contract.records import Batch
@@ -102,9 +103,10 @@ def append(tx: Transaction, claim: Claim, encoded: Sequence[batches.EncodedBatch
     """
     if not tx.careful:
         link = _link(claim.thread_id, claim.tail, encoded, claim.submission_id)
-        if lanes.advance(tx, claim, claim.tail, link.tail, release=release):
+        moved = lanes.advance(tx, claim, claim.tail, link.tail, release=release)
+        if moved is not None:
             _store(tx, claim, encoded, link)
-            return link.tail
+            return moved
     lane = _held(tx, claim)
     missing: list[batches.EncodedBatch] = []
     found: Tail | None = None
@@ -115,10 +117,11 @@ def append(tx: Transaction, claim: Claim, encoded: Sequence[batches.EncodedBatch
             missing.append(batch)
     link = _link(claim.thread_id, lane.tail, missing, claim.submission_id)
     if missing or release:
-        if not lanes.advance(tx, claim, lane.tail, link.tail, release=release):
+        if lanes.advance(tx, claim, lane.tail, link.tail, release=release) is None:
             raise lanes.lost(tx, claim)
         _store(tx, claim, missing, link)
-    return link.tail if missing or found is None else found
+    end = link.tail if missing or found is None else found
+    return replace(end, queue_last=lane.queue_last)
 
 
 def _held(tx: Transaction, claim: Claim) -> lanes.Lane:
@@ -264,7 +267,18 @@ def page_of_existing(tx: Transaction, thread_id: str, *, after: int, limit: int)
 def of_run(tx: Transaction, submission_id: str) -> list[LogRecord]:
     """The records of a Submission and its Run, in order."""
     rows = tx.all(f"{_SELECT} WHERE submission_id = :submission_id ORDER BY sequence", {"submission_id": submission_id})
-    return [_decoded(row) for row in rows]
+    found = [_decoded(row) for row in rows]
+    own = ids.input_record(submission_id)
+    if all(record.record_id != own for record in found):
+        # A joined input stands among the records of the Run that took it.
+        joined = tx.one(
+            f"{_SELECT} WHERE record_id = :own"
+            " AND thread_id = (SELECT thread_id FROM submissions WHERE submission_id = :submission_id)",
+            {"own": own, "submission_id": submission_id},
+        )
+        if joined is not None:
+            found = sorted([*found, _decoded(joined)], key=lambda record: record.sequence)
+    return found
 
 
 def record(tx: Transaction, thread_id: str, record_id: str) -> LogRecord | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
+from thread_objects.admission import AdmissionRules
 from thread_objects.errors import ConfigError
 
 from . import migrating, postgres, sqlite
@@ -18,7 +19,14 @@ _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 _READER_CONNECTIONS = 2
 
 
-def open_store(database_url: str, *, limits: StoreLimits, synchronous: str = "FULL", pool_size: int = 8) -> SqlStore:
+def open_store(
+    database_url: str,
+    *,
+    limits: StoreLimits,
+    rules: AdmissionRules | None = None,
+    synchronous: str = "FULL",
+    pool_size: int = 8,
+) -> SqlStore:
     """Migrate (under a lock) and open. Raises `ConfigError` or `StoreUnavailable`; nothing stays open then.
 
     `synchronous` is SQLite's; FULL survives a power cut. `pool_size` bounds the connections of this store.
@@ -31,11 +39,11 @@ def open_store(database_url: str, *, limits: StoreLimits, synchronous: str = "FU
         path = _path(database_url)
         with sqlite.translated():
             migrating.migrate_sqlite(path, lambda: sqlite.connect(path, synchronous=synchronous, create=True))
-        return SqlStore(sqlite.SqliteDatabase(path, synchronous=synchronous, readers_max=pool_size), limits)
+        return SqlStore(sqlite.SqliteDatabase(path, synchronous=synchronous, readers_max=pool_size), limits, rules)
     if database_url.startswith(_POSTGRES):
         with postgres.translated():
             migrating.migrate_postgres(lambda: postgres.connect(database_url, statement_timeout_ms=0))
-        return SqlStore(postgres.PostgresDatabase(database_url, pool_size=pool_size), limits)
+        return SqlStore(postgres.PostgresDatabase(database_url, pool_size=pool_size), limits, rules)
     raise _unknown(database_url)
 
 

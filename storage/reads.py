@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from thread_objects.admission import AdmissionLookup, Admitted, NotAdmitted
 from thread_objects.contract import ids
 from thread_objects.contract.activities import ReadAnswer, ReadRequest
 from thread_objects.contract.limits import READ_PAGE_RECORDS_MAX
-from thread_objects.contract.messages import LogRecord, Pending, Settlement, SubmissionStatus
+from thread_objects.contract.messages import AdmissionFacts, LogRecord, Pending, Settlement, SubmissionStatus
 
-from . import lanes, log, settlements, submissions
+from . import admission, lanes, log, settlements, submissions
 from .engine import Transaction, listed
 from .submissions import Submission
 
@@ -26,6 +27,17 @@ def find(tx: Transaction, thread_id: str, principal: str, key: str) -> Submissio
     """The Submission of an idempotency key."""
     row = submissions.find_key(tx, thread_id, principal, key)
     return None if row is None else _status(tx, row)
+
+
+def resolve_admission(tx: Transaction, thread_id: str, principal: str, key: str) -> AdmissionLookup:
+    """The row of a key, or the proof that there is none."""
+    row = submissions.find_key(tx, thread_id, principal, key)
+    if row is None:
+        return NotAdmitted()
+    facts = None
+    if row.admission_facts is not None:
+        facts = AdmissionFacts.model_validate(log.parse_body(thread_id, None, row.admission_facts))
+    return Admitted(admission.receipt_of(row, replayed=True), _status(tx, row), facts)
 
 
 def settled_among(tx: Transaction, submission_ids: Sequence[str]) -> dict[str, Settlement]:

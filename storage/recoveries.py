@@ -7,7 +7,7 @@ from thread_objects.core import ledger
 from thread_objects.core.recovery import AbortFact, Ownership, Snapshot, Suspension
 from thread_objects.errors import NotFound
 
-from . import admission, approvals, faults, lanes, settlements, submissions, unknown
+from . import admission, approvals, children, faults, lanes, settlements, submissions, unknown
 from .engine import Transaction
 from .submissions import OPEN, Submission
 
@@ -40,6 +40,17 @@ def snapshot(tx: Transaction, submission_id: str) -> Snapshot | None:
     return _snapshot(tx, lane, row) if lane is not None and row is not None else None
 
 
+_JOINED, _CHILD = 0, 1
+_OTHERS = (
+    f"SELECT {_JOINED}, submission_id, '', '', '', state, outcome, queue_sequence"
+    " FROM submissions WHERE host_submission_id = :submission_id"
+    f" UNION ALL SELECT {_CHILD}, c.reservation_id, c.parent_call_id, c.status, c.child_submission_id, s.state,"
+    " s.outcome, 0 FROM child_reservations c LEFT JOIN submissions s ON s.submission_id = c.child_submission_id"
+    " WHERE c.parent_submission_id = :submission_id ORDER BY 1, 8, 3"
+)
+"""Rows tied to this one: inputs its Run took, and its children. One look for both; almost no row has any."""
+
+
 def _snapshot(tx: Transaction, lane: lanes.Lane, row: Submission) -> Snapshot:
     owned = lane.owner_submission_id == row.submission_id
     abort = row.abort
@@ -49,10 +60,9 @@ def _snapshot(tx: Transaction, lane: lanes.Lane, row: Submission) -> Snapshot:
     linkage = None
     if row.parent_submission_id is not None and row.parent_call_id is not None:
         linkage = (row.parent_submission_id, row.parent_call_id)
-    joins = tx.all(
-        "SELECT submission_id FROM submissions WHERE host_submission_id = :submission_id ORDER BY queue_sequence",
-        {"submission_id": row.submission_id},
-    )
+    others = tx.all(_OTHERS, {"submission_id": row.submission_id})
+    joins = tuple(found[1] for found in others if found[0] == _JOINED)
+    reservations, attachments = children.as_recovery_sees([tuple(found[1:7]) for found in others if found[0] == _CHILD])
     return Snapshot(
         submission_id=row.submission_id,
         receipt_id=row.receipt_id,
@@ -67,12 +77,14 @@ def _snapshot(tx: Transaction, lane: lanes.Lane, row: Submission) -> Snapshot:
         else None,
         input_applied=row.input_applied,
         abort_intent=AbortFact(abort.author, abort.reason, abort.requested_at) if abort is not None else None,
-        joins=tuple(joined for (joined,) in joins),
+        joins=joins,
         host_submission_id=row.host_submission_id,
         suspension=suspension,
         approval_decisions=approvals.intents(tx, row.submission_id),
         unknown_calls=unknown.open_calls(tx, row.submission_id),
         unknown_resolutions=unknown.intents(tx, row.thread_id, row.submission_id),
+        child_reservations=reservations,
+        child_attachments=attachments,
         parent_linkage=linkage,
         thread_materialized=bool(lane.materialized),
     )
@@ -87,10 +99,11 @@ def _locked_row(tx: Transaction, submission_id: str) -> tuple[lanes.Lane, Submis
 
 
 def make_ready(tx: Transaction, submission_id: str, *, deployment_id: str, now: int) -> None:
-    """Materialise the Thread, ensure its created record, mark the row ready; the first time stays."""
+    """Materialise the Thread, ensure its created record, mark the row ready (a child only behind its lineage)."""
     lane, row = _locked_row(tx, submission_id)
     admission.ensure_materialized(tx, lane, row.agent_id, deployment_id=deployment_id, now=now)
-    if row.state is SubmissionState.ADMITTED:
+    established = row.parent is None or children.has_lineage(tx, row.thread_id)
+    if row.state is SubmissionState.ADMITTED and established:
         submissions.move(tx, row, ledger.Operation.MARK_READY, ready_at=now)
 
 

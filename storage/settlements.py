@@ -23,7 +23,7 @@ from thread_objects.errors import (
 )
 from thread_objects.ports import Claim
 
-from . import lanes, log, submissions
+from . import lanes, log, parents, submissions
 from .engine import Transaction
 from .submissions import Submission
 
@@ -51,7 +51,7 @@ def finish(
     )
     if done != 1:
         raise LedgerError(f"{claim.submission_id}: not settleable from its state", operation="finalizeSettlement")
-    return _told(claim.thread_id, settled, now)
+    return told(claim.thread_id, settled, now)
 
 
 def _first_winner(tx: Transaction, claim: Claim, record: LogRecord, wanted: SubmissionSettled, now: int) -> Settlement:
@@ -92,7 +92,8 @@ def abort_queued(tx: Transaction, lane: lanes.Lane, row: Submission, *, deployme
     ]
     log.append_unowned(tx, lane, encoded, row.submission_id)
     submissions.settle(tx, row, Outcome.ABORTED, now=now)
-    return _told(row.thread_id, settled, now)
+    parents.tell(tx, row)
+    return told(row.thread_id, settled, now)
 
 
 def finalize(tx: Transaction, submission_id: str, *, now: int) -> Settlement:
@@ -109,10 +110,11 @@ def finalize(tx: Transaction, submission_id: str, *, now: int) -> Settlement:
         raise LedgerError(f"{submission_id}: settled with another outcome", operation="finalizeSettlement")
     if row.state is SubmissionState.SUSPENDED:
         row = submissions.wake(tx, row)
+    parents.tell(tx, row)
     row = submissions.settle(tx, row, settled.outcome, now=now)
     lanes.drop_owner(tx, lane, submission_id)
     tx.notify = True
-    return _told(row.thread_id, settled, row.settled_at or now)
+    return told(row.thread_id, settled, row.settled_at or now)
 
 
 def of_row(tx: Transaction, row: Submission) -> Settlement | None:
@@ -122,7 +124,7 @@ def of_row(tx: Transaction, row: Submission) -> Settlement | None:
     record = published(tx, row.thread_id, row.submission_id)
     if record is None:
         raise CorruptRecord(thread_id=row.thread_id, decoder="settlement-missing")
-    return _told(row.thread_id, decode(record), row.settled_at or record.created_at)
+    return told(row.thread_id, decode(record), row.settled_at or record.created_at)
 
 
 def _check_identity(submission_id: str, receipt_id: str, settled: SubmissionSettled) -> None:
@@ -131,7 +133,8 @@ def _check_identity(submission_id: str, receipt_id: str, settled: SubmissionSett
         raise LedgerError(f"{submission_id}: the settlement names another Submission", operation="finalizeSettlement")
 
 
-def _told(thread_id: str, settled: SubmissionSettled, settled_at: int) -> Settlement:
+def told(thread_id: str, settled: SubmissionSettled, settled_at: int) -> Settlement:
+    """The settlement as clients read it."""
     return Settlement(
         submission_id=settled.submission_id,
         settlement_id=settled.settlement_id,

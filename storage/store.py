@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from typing import Literal
 
 from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, ItemAnswer, ReadAnswer, ReadRequest
 from thread_objects.contract.messages import LogRecord, Settlement
@@ -41,18 +41,19 @@ from . import (
     settlements,
     surveys,
 )
-from .engine import Database, Transaction
-from .limits import StoreLimits
+from .engine import Transaction
+from .ties import SqlTies
 
 _log = logging.getLogger(__name__)
 
 
-class SqlStore:
+class SqlStore(SqlTies):
     """`Store` on either database. Safe to use from many threads."""
 
-    def __init__(self, database: Database, limits: StoreLimits) -> None:
-        self._database = database
-        self._limits = limits
+    @property
+    def capabilities(self) -> Literal["durable-temporal"]:
+        """What this ledger says of itself."""
+        return "durable-temporal"
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -65,7 +66,9 @@ class SqlStore:
 
         def run(part: ApplyRequest) -> ApplyAnswer:
             return self._database.write(
-                lambda tx: applying.apply(tx, part, worker=worker, registry=registry, limits=self._limits, now=now)
+                lambda tx: applying.apply(
+                    tx, part, worker=worker, registry=registry, limits=self._limits, rules=self._rules, now=now
+                )
             )
 
         try:
@@ -125,9 +128,10 @@ class SqlStore:
         """Claim the head if it is this Submission."""
         return self._database.write(lambda tx: claims.grant(tx, request, now=now, only=submission_id))
 
-    def renew(self, claim: Claim, *, now: int) -> Claim:
+    def renew(self, claim: Claim, *, rotate: bool = False, now: int) -> Claim:
         """Extend the lease, never shorten it."""
-        return replace(claim, lease_until=self._database.write(lambda tx: lanes.renew(tx, claim, now=now)))
+        token = claims.fresh_token() if rotate else claim.token
+        return self._database.write(lambda tx: lanes.renew(tx, claim, token, now=now))
 
     def release(self, claim: Claim, *, mark_through: int = 0, now: int) -> ThreadView:  # noqa: ARG002
         """End ownership."""
@@ -154,12 +158,13 @@ class SqlStore:
         batches: Sequence[Batch],
         settled: SubmissionSettled,
         *,
+        joins: bool = False,
         mark_through: int = 0,
         now: int,
     ) -> tuple[Settlement, ThreadView]:
         """Append, publish, finalize."""
         return self._database.write(
-            lambda tx: handing.finish(tx, claim, batches, settled, mark_through=mark_through, now=now)
+            lambda tx: handing.finish(tx, claim, batches, settled, joins=joins, mark_through=mark_through, now=now)
         )
 
     def suspend(

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from thread_objects.contract import ids
+from thread_objects.contract.messages import ParentLink
 from thread_objects.contract.states import Outcome, SubmissionState
 from thread_objects.core import ledger
 from thread_objects.core.canonical import canonical, parse
@@ -40,6 +42,8 @@ class Submission(NamedTuple):
     parent_call_id: str | None
     outcome: str | None
     settled_at: int | None
+    admission_group: str | None
+    admission_facts: str | None
     input_digest: str
 
     @property
@@ -47,12 +51,21 @@ class Submission(NamedTuple):
         """The abort intent."""
         if self.abort_at is None:
             return None
-        return AbortIntent(self.abort_author or "", self.abort_reason or "", self.abort_at)
+        return AbortIntent(
+            self.abort_author or "", self.abort_reason or "", self.abort_at, ids.abort_record(self.submission_id)
+        )
 
     @property
     def abort_requested(self) -> bool:
         """Whether somebody asked for an abort."""
         return self.abort_at is not None
+
+    @property
+    def parent(self) -> ParentLink | None:
+        """The delegation call that a child answers."""
+        if self.parent_submission_id is None or self.parent_call_id is None:
+            return None
+        return ParentLink(submission_id=self.parent_submission_id, tool_call_id=self.parent_call_id)
 
     @property
     def listed_calls(self) -> tuple[str, ...]:

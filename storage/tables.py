@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import TEXT as PG_TEXT
 from sqlmodel import Field, SQLModel
 
 from thread_objects.contract.recovery_events import Transition
-from thread_objects.contract.states import Decision, Outcome, ResolutionKind, SubmissionState
+from thread_objects.contract.states import Decision, Outcome, ReservationStatus, ResolutionKind, SubmissionState
 
 _IDENTIFIER = Text().with_variant(PG_TEXT(collation="C"), "postgresql")
 _OPEN = "state <> 'settled'"
@@ -128,6 +128,13 @@ class SubmissionRow(SQLModel, table=True):
             where=_OPEN,
         ),
         _partial("submissions_joins", "host_submission_id", where="host_submission_id IS NOT NULL"),
+        _partial(
+            "submissions_group",
+            "thread_id",
+            "admission_group",
+            where=f"admission_group IS NOT NULL AND {_OPEN}",
+            unique=True,
+        ),
     )
 
     submission_id: str = _id(primary_key=True)
@@ -158,6 +165,8 @@ class SubmissionRow(SQLModel, table=True):
     parent_call_id: str | None = _id(nullable=True)
     outcome: str | None = _text(nullable=True)
     settled_at: int | None = _number(nullable=True)
+    admission_group: str | None = _id(nullable=True)
+    admission_facts: str | None = _text(nullable=True)
     input_digest: str = _text()
     input: str | None = _text(nullable=True)
     redacted_at: int | None = _number(nullable=True)
@@ -242,6 +251,33 @@ class ResolutionRow(SQLModel, table=True):
     resolved_at: int = _number()
     resolved_by: str = _text()
     result: str = _text()
+
+
+class ChildReservationRow(SQLModel, table=True):
+    """A slice of a parent's budget, held for one child until it is released."""
+
+    __tablename__ = "child_reservations"
+    __table_args__: ClassVar[Any] = (
+        UniqueConstraint("reservation_id", name="child_reservations_identity"),
+        CheckConstraint(_one_of("status", ReservationStatus), name="child_reservations_status"),
+        CheckConstraint("(status = 'reserved') = (accounting IS NULL)", name="child_reservations_accounted"),
+        _partial(
+            "child_reservations_child",
+            "child_submission_id",
+            where="child_submission_id IS NOT NULL",
+            unique=True,
+        ),
+    )
+
+    parent_submission_id: str = _id(ForeignKey("submissions.submission_id"), primary_key=True)
+    parent_call_id: str = _id(primary_key=True)
+    reservation_id: str = _id()
+    status: str = _text()
+    child_submission_id: str | None = _id(ForeignKey("submissions.submission_id"), nullable=True)
+    reserved_at: int = _number()
+    released_at: int | None = _number(nullable=True)
+    allocation: str = _text()
+    accounting: str | None = _text(nullable=True)
 
 
 class FaultRow(SQLModel, table=True):

@@ -157,6 +157,15 @@ class NotFound(ThreadError):
     id: str
 
 
+class ChildReservationConflict(ThreadError):
+    """A child's budget is reserved, bound or accounted for in another way."""
+
+    code = "ChildReservationConflict"
+    summary = "reservation conflict"
+    reservation_id: str
+    status: str
+
+
 class LedgerError(ThreadError):
     """An illegal transition or contradictory evidence; nothing was changed."""
 

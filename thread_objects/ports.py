@@ -6,8 +6,8 @@ Fences (token, epoch) are compared inside the `UPDATE`. Nothing here knows Tempo
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
 
 from pydantic import JsonValue
 
@@ -17,13 +17,19 @@ from thread_objects.contract.activities import (
     ReadAnswer,
     ReadRequest,
 )
-from thread_objects.contract.messages import LogRecord, Settlement, SubmissionStatus
+from thread_objects.contract.messages import (
+    LogRecord,
+    ParentLink,
+    Settlement,
+    SubmissionStatus,
+)
 from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.recovery_events import EventStanding, RecoveryEvent
 from thread_objects.contract.states import SubmissionState
 from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
 from thread_objects.core.faults import RecoveryFailure as RecoveryFailure  # noqa: PLC0414 - named by the Store
 from thread_objects.core.recovery import LostCall, Reconciled, Snapshot
+from thread_objects.ties import Ties
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,8 @@ class Tail:
 
     sequence: int
     digest: str
+    queue_last: int = field(default=0, compare=False)
+    """The newest queue sequence of the Thread, told with the tail: whether something waits behind a claim."""
 
 
 CHECKPOINT_VERSION = 1
@@ -51,11 +59,12 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class AbortIntent:
-    """The first abort request of a Submission."""
+    """The first abort request of a Submission. `record_id` is the id its canonical record has, or will have."""
 
     author: str
     reason: str
     requested_at: int
+    record_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,7 @@ class Claim:
     admitted_at: int
     tail: Tail
     abort: AbortIntent | None = None
+    parent: ParentLink | None = None
 
     def at(self, tail: Tail, state: SubmissionState | None = None) -> "Claim":
         """The same claim after an append of its own."""
@@ -128,8 +138,12 @@ class Reconciler(Protocol):
         """The answer, plain or awaitable."""
 
 
-class Store(Protocol):
+class Store(Ties, Protocol):
     """The ledger and the log of all Thread Objects, as activities use them."""
+
+    @property
+    def capabilities(self) -> Literal["durable-temporal"]:
+        """What this ledger says of itself. Nothing branches on it."""
 
     # --- the object ------------------------------------------------------------------------------------------
     def apply(self, request: ApplyRequest, *, worker: str, registry: Registry, now: int) -> ApplyAnswer:
@@ -166,8 +180,11 @@ class Store(Protocol):
     def claim_submission(self, request: ClaimRequest, submission_id: str, *, now: int) -> Claim | None:
         """As `claim`, but None unless the head is this Submission (recovery works on a named row)."""
 
-    def renew(self, claim: Claim, *, now: int) -> Claim:
-        """Extend the lease, never shorten it. `OwnershipLost` when superseded or released."""
+    def renew(self, claim: Claim, *, rotate: bool = False, now: int) -> Claim:
+        """Extend the lease, never shorten it. `OwnershipLost` when superseded or released.
+
+        Only the returned claim is good afterwards: with `rotate` it has a fresh token, and the old one is stale.
+        """
 
     def release(self, claim: Claim, *, mark_through: int = 0, now: int) -> ThreadView:
         """End ownership; the head is claimable at once. Clears the mark up to `mark_through`."""
@@ -186,11 +203,20 @@ class Store(Protocol):
         """Set the marker of an input that is canonical already. Repeating is a no-op."""
 
     def finish(
-        self, claim: Claim, batches: Sequence[Batch], settled: SubmissionSettled, *, mark_through: int = 0, now: int
+        self,
+        claim: Claim,
+        batches: Sequence[Batch],
+        settled: SubmissionSettled,
+        *,
+        joins: bool = False,
+        mark_through: int = 0,
+        now: int,
     ) -> tuple[Settlement, ThreadView]:
         """Append `batches`, publish the settlement (authority Owned) and finalize the row: one transaction.
 
-        A replay answers the first winner. Another outcome raises `SettlementConflict`.
+        With `joins` the inputs that this Run took are settled with it, each by its own record, or go back to `ready`
+        where no later response covers them. A child's settlement wakes its parent. A replay answers the first
+        winner. Another outcome raises `SettlementConflict`.
         """
 
     def suspend(
@@ -224,7 +250,10 @@ class Store(Protocol):
         """The canonical records of a Submission and its Run, in order (the evidence of recovery)."""
 
     def materialize_and_ready(self, submission_id: str, *, deployment_id: str, now: int) -> None:
-        """Materialise the Thread at least at epoch 0, ensure its created record, mark the row ready."""
+        """Materialise the Thread at least at epoch 0, ensure its created record, mark the row ready.
+
+        A child without a recorded lineage stays `admitted`.
+        """
 
     def publish_queued_abort(self, submission_id: str, *, now: int) -> Settlement | None:
         """Settle aborted under authority QueuedAbort. None when the row is not `ready`, owned, or has no intent."""

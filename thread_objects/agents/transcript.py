@@ -149,7 +149,7 @@ class Transcript:
                     run.abort = True
                 else:
                     run.outcome = payload.outcome
-            case records.ThreadCreated() | records.RepairAnnotated():
+            case records.ThreadCreated() | records.RepairAnnotated() | records.SubagentLineageRecorded():
                 return
             case _:
                 found = self.runs.get(payload.run_id)

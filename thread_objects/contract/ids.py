@@ -181,6 +181,51 @@ def repair_record(sid: str, decision: str) -> RecordId:
     return RecordId(f"repair:{sid}:{decision}")
 
 
+def run_started_batch(run: str) -> BatchId:
+    """The start of a Run whose input is canonical already: it was joined to another Run and came back."""
+    return BatchId(f"run-started:{run}")
+
+
+def subagent_requested_record(run: str, call: str) -> RecordId:
+    """The request for a child, in the parent's log; its batch has the same id."""
+    return RecordId(f"subagent-requested:{run}:{call}")
+
+
+def subagent_started_record(run: str, call: str) -> RecordId:
+    """The child's start, in the parent's log; its batch has the same id."""
+    return RecordId(f"subagent-started:{run}:{call}")
+
+
+def subagent_join_batch(run: str, call: str) -> BatchId:
+    """The batch that joins a child's outcome into its call."""
+    return BatchId(f"subagent-join:{run}:{call}")
+
+
+def subagent_joined_record(run: str, call: str) -> RecordId:
+    """The joined outcome, in the parent's log."""
+    return RecordId(f"subagent-joined:{run}:{call}")
+
+
+def subagent_lineage_record(child_thread: str) -> RecordId:
+    """Where a child came from, in its own log; its batch has the same id."""
+    return RecordId(f"subagent-lineage:{child_thread}")
+
+
+def child_thread_id(parent_sid: str, call: str) -> ThreadId:
+    """The Thread of the child that answers a delegation call."""
+    return ThreadId(f"subagent:{parent_sid}:{call}")
+
+
+def child_key(parent_run: str, call: str) -> str:
+    """The idempotency key of a child's admission."""
+    return f"subagent:{parent_run}:{call}"
+
+
+def child_reservation_id(run: str, call: str) -> str:
+    """The reservation of a child's budget."""
+    return f"child-reservation:{run}:{call}"
+
+
 def producer_id(prefix: str, object_id: str) -> str:
     """The producer id of a Thread Object."""
     return f"{prefix}:{object_id}"

@@ -29,6 +29,7 @@ QUEUE_DEPTH_DEFAULT = 256
 QUEUE_DEPTH_MAX = 100_000
 DATABASE_BYTES_DEFAULT = 9_000_000_000
 DATABASE_BYTES_MAX = 10_000_000_000
+POLICY_CODE_CHARS_MAX = 128
 
 # --- wire (the port's own: Temporal refuses payloads past 2 MiB and warns past 512 KiB) --------------------
 SIGNAL_BYTES_MAX = 65_536

@@ -18,12 +18,35 @@ def _empty(value: object) -> bool:
     return not value
 
 
+class ParentLink(Wire):
+    """The delegation call that a child Submission answers. Immutable."""
+
+    submission_id: Id
+    tool_call_id: Id
+
+
+class AdmissionFacts(Wire):
+    """What an admission says besides its input. A repetition must say the same; present and absent differ.
+
+    `group`: at most one unsettled Submission of a group in a Thread, another one is refused `occupied`. `fence`: any
+    JSON that the worker's fence interpreter judges inside the admission's transaction; without an interpreter it
+    refuses. `parent` makes a child: it is not ready before its lineage is recorded. `worker` and `message` name
+    where the input came from.
+    """
+
+    parent: ParentLink | None = None
+    worker: Id | None = None
+    message: Id | None = None
+    group: Id | None = None
+    fence: JsonValue = None
+
+
 class Submit(Wire):
     """Admit one input to a Thread.
 
     `input` is any JSON value within the persisted-JSON bounds; a plain string is a user prompt.
-    (thread_id, principal, key) is the idempotency key: repeating it with the same input returns the first
-    Receipt, with another input refuses with `AdmissionConflict`.
+    (thread_id, principal, key) is the idempotency key: repeating it with the same input and the same facts returns
+    the first Receipt, with another input or other facts refuses with `AdmissionConflict`.
     """
 
     kind: Literal["submit"] = "submit"
@@ -34,6 +57,7 @@ class Submit(Wire):
     input: JsonValue
     lanes: tuple[LaneId, ...] = Field((), max_length=limits.LANES_NAMED_MAX, exclude_if=_empty)
     """Lanes that have something to do because of this input; due as soon as it is stored. Not part of its identity."""
+    facts: AdmissionFacts | None = Field(None, exclude_if=_empty)
 
 
 class Abort(Wire):

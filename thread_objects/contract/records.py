@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, JsonValue, TypeAdapter, model_validator
 
-from thread_objects.contract.messages import Diagnostic, Id, Name, Reason, UsageSummary
+from thread_objects.contract.messages import Diagnostic, Id, Name, ParentLink, Reason, UsageSummary
 from thread_objects.contract.states import CallKind, Decision, Outcome, Resolution, ToolClass
 from thread_objects.contract.wire import Wire
 
@@ -229,6 +229,66 @@ class SubmissionSettled(Payload):
         return self
 
 
+class SubagentRequested(Payload):
+    """Parent's log: a child is wanted. All that its admission needs, so that anybody may complete it."""
+
+    kind: Literal["SubagentRequested"] = "SubagentRequested"
+    run_id: str
+    turn_id: str
+    turn: int
+    tool_call_id: str
+    delegation_id: str
+    target_agent_id: str
+    target_digests: dict[str, str] = {}
+    child_input: JsonValue
+    child_input_digest: str
+    grant_digest: str
+    reservation_id: str
+    reservation_digest: str
+    child_thread_id: str
+    child_principal: str
+    child_idempotency_key: str
+
+
+class SubagentStarted(Payload):
+    """Parent's log: the child exists and has a Receipt."""
+
+    kind: Literal["SubagentStarted"] = "SubagentStarted"
+    run_id: str
+    tool_call_id: str
+    child_thread_id: str
+    child_submission_id: str
+    child_receipt_id: str
+    child_run_id: str
+
+
+class SubagentJoined(Payload):
+    """Parent's log: the child's outcome became the call's result, and what it cost is final."""
+
+    kind: Literal["SubagentJoined"] = "SubagentJoined"
+    run_id: str
+    tool_call_id: str
+    child_submission_id: str
+    child_settlement_id: str
+    child_outcome: Outcome
+    child_result_digest: str
+    projected_result_digest: str
+    usage_summary: UsageSummary | None = None
+    reservation_id: str
+    final_accounting: JsonValue
+
+
+class SubagentLineageRecorded(Payload):
+    """Child's log: which call of which Submission it answers. No Turn of the child runs before it."""
+
+    kind: Literal["SubagentLineageRecorded"] = "SubagentLineageRecorded"
+    parent_link: ParentLink
+    parent_submission_id: str
+    child_definition_digests: dict[str, str] = {}
+    child_input_digest: str
+    grant_digest: str
+
+
 class RepairAnnotated(Payload):
     """Audit of a repair executed under a claim."""
 
@@ -253,6 +313,10 @@ AnyPayload = Annotated[
     | RunFailed
     | AbortRequested
     | SubmissionSettled
+    | SubagentRequested
+    | SubagentStarted
+    | SubagentJoined
+    | SubagentLineageRecorded
     | RepairAnnotated,
     Field(discriminator="kind"),
 ]

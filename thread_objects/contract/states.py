@@ -70,6 +70,22 @@ class Resolution(StrEnum):
     SAFE_RETRY = "safe-retry"
 
 
+class ReservationStatus(StrEnum):
+    """Where a child's slice of its parent's budget stands. It is held until `released`."""
+
+    RESERVED = "reserved"
+    RELEASE_PENDING = "releasePending"
+    RELEASED = "released"
+
+
+class ChildReport(StrEnum):
+    """What a child's settlement did to its parent."""
+
+    WOKEN = "woken"
+    STILL_WAITING = "still-waiting"
+    NOT_WAITING = "not-waiting"
+
+
 class Disposition(StrEnum):
     """What recovery left behind for a row."""
 

@@ -4,6 +4,7 @@ Rule guarded: batch and record ids are derived, so a repeated append collides wi
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from thread_objects.contract import ids
 from thread_objects.contract.messages import Diagnostic
@@ -100,6 +101,40 @@ def run_input(submission_id: str, value: Json, *, duration_ms: int, deployment_i
             UserInputRecorded(submission_id=submission_id, run_id=run, input=value),
         ),
         (ids.run_started_record(run), RunStarted(run_id=run, started_at=now, deadline_at=now + duration_ms)),
+    )
+
+
+def run_start(submission_id: str, *, duration_ms: int, deployment_id: str, now: int) -> Batch:
+    """The start of a Run whose input is canonical already."""
+    run = ids.run_id(submission_id)
+    return _batch(
+        ids.run_started_batch(run),
+        now,
+        deployment_id,
+        (ids.run_started_record(run), RunStarted(run_id=run, started_at=now, deadline_at=now + duration_ms)),
+    )
+
+
+def joined_input(
+    submission_id: str,
+    host_submission_id: str,
+    value: Json,
+    kind: Literal["steering", "follow-up"],
+    *,
+    deployment_id: str,
+    now: int,
+) -> Batch:
+    """A queued input that became part of another Run's conversation."""
+    return _batch(
+        ids.input_batch(submission_id),
+        now,
+        deployment_id,
+        (
+            ids.input_record(submission_id),
+            UserInputRecorded(
+                submission_id=submission_id, input_kind=kind, run_id=ids.run_id(host_submission_id), input=value
+            ),
+        ),
     )
 
 

@@ -32,6 +32,7 @@ class Operation(StrEnum):
     CLAIM_JOINING = "claimJoining"
     MARK_JOINED = "markJoined"
     REVERT_JOINING = "revertJoining"
+    RETURN_JOINED = "returnJoined"
     SUSPEND = "suspend"
     WAKE_SUSPENDED = "wakeSuspended"
     MARK_UNKNOWN = "markUnknown"
@@ -56,8 +57,10 @@ TRANSITIONS: Mapping[Operation, Mapping[SubmissionState, SubmissionState]] = {
     Operation.CLAIM_JOINING: {_READY: _JOINING},
     # Guard: the host's live token, canonical input.
     Operation.MARK_JOINED: {_JOINING: _JOINED, _JOINED: _JOINED},
-    # Guard: no canonical input, or an uncovered one behind a settled host.
+    # Guard: no canonical input.
     Operation.REVERT_JOINING: {_JOINING: _READY, _JOINED: _JOINED, _READY: _READY},
+    # Guard: a settled host none of whose responses came after the input.
+    Operation.RETURN_JOINED: {_JOINING: _READY, _JOINED: _READY},
     # Guard: live token, nothing decided that would wake it at once.
     Operation.SUSPEND: {_APPLIED: _SUSPENDED},
     # Guard: the wake rule of the suspension.
@@ -66,9 +69,10 @@ TRANSITIONS: Mapping[Operation, Mapping[SubmissionState, SubmissionState]] = {
     Operation.MARK_UNKNOWN: {_READY: _UNKNOWN, _APPLIED: _UNKNOWN, _SUSPENDED: _UNKNOWN, _UNKNOWN: _UNKNOWN},
     # Guard: every open call covered by an intent.
     Operation.WAKE_UNKNOWN: {_UNKNOWN: _APPLIED},
-    # Guard: the canonical settlement record, and its authority.
+    # Guard: the canonical settlement record, and its authority. A `joining` row has one when its marker was lost.
     Operation.FINALIZE: {
         _READY: _SETTLED,
+        _JOINING: _SETTLED,
         _APPLIED: _SETTLED,
         _UNKNOWN: _SETTLED,
         _JOINED: _SETTLED,
@@ -77,6 +81,7 @@ TRANSITIONS: Mapping[Operation, Mapping[SubmissionState, SubmissionState]] = {
     Operation.FINALIZE_ABORTED: {
         _ADMITTED: _SETTLED,
         _READY: _SETTLED,
+        _JOINING: _SETTLED,
         _APPLIED: _SETTLED,
         _UNKNOWN: _SETTLED,
         _JOINED: _SETTLED,
@@ -140,6 +145,14 @@ def claimable(state: SubmissionState, abort_requested: bool) -> bool:
 def fresh(state: SubmissionState, claims: int, abort_requested: bool) -> bool:
     """Ready, never claimed, no abort: nothing happened yet, so recovery has nothing to say."""
     return state is _READY and claims == 0 and not abort_requested
+
+
+def joins(state: SubmissionState, claims: int, *, own_kind: bool) -> bool:
+    """Whether a queued row may be taken by the Run before it: it never ran, and is of the host's own kind.
+
+    Own kind: the same principal and agent, so that nobody's authority is lent to another, and no child.
+    """
+    return state in TRANSITIONS[Operation.CLAIM_JOINING] and claims == 0 and own_kind
 
 
 def wakes(listed: Iterable[str], decisions: Mapping[str, Decision]) -> bool:
