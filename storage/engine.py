@@ -13,6 +13,7 @@ nowhere else, so that any id a caller or a model invents is stored, found and to
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
@@ -65,6 +66,9 @@ class Database(Protocol):
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run a unit on one consistent snapshot; it writes nothing."""
+
+    def snapshot(self) -> AbstractContextManager[Transaction]:
+        """One consistent snapshot for as long as the block lasts; nothing may be written."""
 
     def close(self) -> None:
         """Close all connections. Idempotent."""

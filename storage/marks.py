@@ -28,6 +28,19 @@ def leave(tx: Transaction, request: ApplyRequest, *, worker: str, now: int) -> N
     )
 
 
+def leave_old(tx: Transaction, object_id: str, *, now: int) -> None:
+    """Leave a mark that the next sweep takes for an old one: rows have come that no workflow knows of.
+
+    Its number is the time, which is past every batch that an object ever counted: its workflow takes it for work.
+    """
+    tx.run(
+        "INSERT INTO objects (object_id, worker, mark, marked_at) VALUES (:object_id, '', :mark, 0)"
+        " ON CONFLICT (object_id) DO UPDATE SET marked_at = 0, mark = CASE"
+        " WHEN objects.mark IS NOT NULL AND objects.mark > :mark THEN objects.mark + 1 ELSE :mark END",
+        {"object_id": object_id, "mark": now},
+    )
+
+
 def clear(tx: Transaction, object_id: str, through: int) -> None:
     """Remove the mark if it is not newer."""
     if through > 0:

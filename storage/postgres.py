@@ -29,6 +29,7 @@ _STATEMENT_TIMEOUT_MS = 60_000
 _CONNECT_TIMEOUT_SECONDS = 5
 _IDLE_TIMEOUT_MS = 60_000
 _SIZE_KEPT_SECONDS = 10.0
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 def connect(url: str, *, statement_timeout_ms: int = _STATEMENT_TIMEOUT_MS) -> Connection:
@@ -113,7 +114,17 @@ class PostgresDatabase:
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run a unit on one snapshot."""
-        return self._run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", work, careful=False)
+        return self._run(_SNAPSHOT, work, careful=False)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Transaction]:
+        """One snapshot, on a connection that is taken for as long."""
+        with self._checkout(_SNAPSHOT) as connection:
+            try:
+                yield PostgresTransaction(connection, False, self._size_bytes)
+            finally:
+                with suppress(psycopg.Error):
+                    connection.execute("ROLLBACK", prepare=False)
 
     def close(self) -> None:
         """Close the idle connections; a running unit closes its own at its end."""

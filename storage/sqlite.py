@@ -106,6 +106,12 @@ class SqliteDatabase:
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run a unit in a deferred transaction: one snapshot, beside any writer."""
+        with self.snapshot() as transaction:
+            return work(transaction)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Transaction]:
+        """A deferred transaction: one snapshot, beside any writer."""
         with translated():
             with self._guard:
                 self._refuse_closed()
@@ -114,7 +120,7 @@ class SqliteDatabase:
             try:
                 connection.execute("BEGIN")
                 try:
-                    return work(SqliteTransaction(connection, careful=False))
+                    yield SqliteTransaction(connection, careful=False)
                 finally:
                     connection.execute("ROLLBACK")
             finally:

@@ -1,16 +1,19 @@
 """The store: every operation of the port, each exactly one transaction on a `Database`."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from thread_objects.archives import check_archive
 from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, ItemAnswer, ReadAnswer, ReadRequest
+from thread_objects.contract.archive import ArchiveReport
 from thread_objects.contract.messages import LogRecord, Settlement
 from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.recovery_events import EventStanding, RecoveryEvent
 from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
+from thread_objects.core.archive import ArchiveDefect
 from thread_objects.core.recovery import Snapshot
-from thread_objects.errors import LedgerError, StoreUnavailable
+from thread_objects.errors import ArchiveRefused, LedgerError, StoreUnavailable
 from thread_objects.ports import (
     AbortIntent,
     Checkpoint,
@@ -26,6 +29,7 @@ from . import (
     aborts,
     applying,
     approvals,
+    archiving,
     checkpoints,
     claims,
     faults,
@@ -348,6 +352,29 @@ class SqlStore(SqlTies):
     def read(self, request: ReadRequest) -> ReadAnswer:
         """One read for a client without a database."""
         return self._database.read(lambda tx: reads.answer(tx, request))
+
+    # --- archives (beyond the port: operators only) ---
+
+    def export(self, thread_id: str) -> Iterator[str]:
+        """The lines of a Thread's archive, of one moment. Close the iterator, or read it to its end.
+
+        Raises `ThreadNotMaterialized`, `InvalidInput` past 131 072 records or Submissions, `CorruptRecord`.
+        """
+        with self._database.snapshot() as tx:
+            yield from archiving.export(tx, thread_id)
+
+    def import_thread(self, archive: Iterable[str], *, object_id: str | None = None, now: int) -> ArchiveReport:
+        """Check an archive, then write it into an empty Thread, in one transaction.
+
+        `archive` gives its lines anew each time it is iterated: it is read once before anything is written and once
+        for the writing. `object_id` is the Thread Object that owns the Thread here, the archive's by default. Raises
+        `ArchiveRefused`; nothing was changed then.
+        """
+        checked = check_archive(archive)
+        try:
+            return self._database.write(lambda tx: archiving.write(tx, archive, checked, object_id=object_id, now=now))
+        except ArchiveDefect as error:
+            raise ArchiveRefused(str(error), reason=error.reason, line=error.line) from error
 
     # --- the plain log (beyond the port: import, verification) ---
 

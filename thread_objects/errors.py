@@ -212,6 +212,19 @@ class CheckpointRejected(ThreadError):
     reason: str
 
 
+class ArchiveRefused(ThreadError):
+    """An archive that cannot be imported; nothing was changed. `line` is where it was noticed, counted from 1.
+
+    `reason`: `format`, `malformed`, `bounds`, `truncated`, `archive-digest`, `identity`, `reference`, `contradiction`,
+    the name of a failed check of verification, `not-empty` or `duplicate-submission` (both of the destination).
+    """
+
+    code = "ArchiveRefused"
+    summary = "archive refused"
+    reason: str
+    line: int | None = None
+
+
 class CorruptRecord(ThreadError):
     """A stored row cannot be decoded. It is never rewritten."""
 

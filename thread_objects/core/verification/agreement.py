@@ -17,8 +17,9 @@ CONSUMED = frozenset(
 class AgreementChecks:
     """terminal-uniqueness and ledger-canonical-agreement."""
 
-    def __init__(self, rows: dict[str, LedgerRow], repeated: Iterable[str] = ()) -> None:
+    def __init__(self, rows: dict[str, LedgerRow], repeated: Iterable[str] = (), *, base: int = 0) -> None:
         self._rows = rows
+        self._base = base
         self._terminal = Complaints("terminal-uniqueness")
         self._agreement = Complaints("ledger-canonical-agreement")
         self._settled: dict[str, Outcome] = {}
@@ -70,14 +71,16 @@ class AgreementChecks:
         recorded, marked, input_at = self._settled.get(sid), row.input_applied, self._inputs.get(sid)
         if row.state is SubmissionState.SETTLED:
             if recorded is None:
-                self._agreement.add(f"{sid} is settled without a settlement record")
+                if not (row.redacted and self._base):
+                    self._agreement.add(f"{sid} is settled without a settlement record")
             elif recorded is not row.outcome:
                 self._agreement.add(f"{sid} is settled {row.outcome}, its record says {recorded}")
         elif recorded is not None:
             self._agreement.add(f"{sid} is {row.state}, its record says settled {recorded}")
         elif row.state in CONSUMED and input_at is None:
             self._agreement.add(f"{sid} is {row.state} without an input record")
-        if marked is not None and marked != input_at:
+        deleted = row.redacted and marked is not None and marked <= self._base
+        if marked is not None and marked != input_at and not deleted:
             self._agreement.add(f"the row of {sid} has its input at {marked}, the log at {input_at}")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from thread_objects.contract import ids
 from thread_objects.contract import records as r
 from thread_objects.contract.reports import Check
+from thread_objects.core import redaction
 from thread_objects.core.canonical import RECORD, canonical, parse
 from thread_objects.core.verification.complaints import Complaints
 from thread_objects.core.verification.inputs import CommittedRecord
@@ -71,22 +72,28 @@ def _decoded(record: CommittedRecord) -> tuple[r.AnyPayload | None, str | None]:
         stored = parse(record.body)
         if canonical(stored, RECORD) != record.body:
             return None, "the stored text is not canonical"
+        if isinstance(stored, dict) and redaction.redacted(stored):
+            if not redaction.well_formed(stored):
+                return None, "is redacted, and holds more than a redacted record may"
+            stored = redaction.without_mark(stored)
         payload = r.PAYLOADS.validate_python(stored)
     except ValueError as error:
         return None, f"cannot be decoded: {type(error).__name__}"
     if payload.kind != record.kind:
         return None, f"holds a {payload.kind}"
-    return payload, None if _comes_back(payload, record.body, stored) else "does not come back as it was stored"
+    return payload, None if _comes_back(payload, stored) else "does not come back as it was stored"
 
 
-def _comes_back(payload: r.AnyPayload, body: str, stored: Any) -> bool:
+def _comes_back(payload: r.AnyPayload, stored: Any) -> bool:
     """Whether encoding the payload again loses and changes nothing.
 
     A member that a later version of this program added is new in the text, with its default.
     """
     try:
         text = canonical(payload.model_dump(by_alias=True), RECORD)
-        return text == body or (_holds(parse(text), stored) and r.PAYLOADS.validate_python(parse(text)) == payload)
+        return text == canonical(stored, RECORD) or (
+            _holds(parse(text), stored) and r.PAYLOADS.validate_python(parse(text)) == payload
+        )
     except ValueError:
         return False
 

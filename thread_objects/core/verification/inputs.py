@@ -38,6 +38,8 @@ class LedgerRow:
     state: SubmissionState
     outcome: Outcome | None = None
     input_applied: int | None = None
+    redacted: bool = False
+    """Retention took its content, and maybe its records with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where the Thread's own row says that the log ends."""
+    """Where the Thread's own row says that the log ends, or begins."""
 
     sequence: int
     digest: str

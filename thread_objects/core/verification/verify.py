@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from thread_objects.contract.reports import Verification
 from thread_objects.contract.states import CheckOutcome
+from thread_objects.core.digests import EMPTY_TAIL
 from thread_objects.core.verification.agreement import AgreementChecks, all_settled
 from thread_objects.core.verification.chain import ChainChecks
 from thread_objects.core.verification.decoding import DecodingChecks
@@ -29,13 +30,15 @@ def verify(
     rows: Iterable[LedgerRow],
     records: Iterable[CommittedRecord],
     *,
+    base: LogEnd | None = None,
     end: LogEnd | None = None,
     checkpoints: Iterable[Bound] = (),
     require_all_settled: bool = False,
 ) -> Verification:
     """Check a Thread. Reads `rows` to their end, then `records` in the order of their sequence; writes nothing.
 
-    `end` is what the Thread's own row says of the log's end, where there is one. What `records` raises (a stored
+    `end` is what the Thread's own row says of the log's end, where there is one. `base` is where the log begins since
+    retention deleted what was before; without it, at the empty log. What `records` raises (a stored
     row that cannot even be read) is raised.
     """
     ledger: dict[str, LedgerRow] = {}
@@ -44,10 +47,10 @@ def verify(
         if row.submission_id in ledger:
             repeated.append(row.submission_id)
         ledger[row.submission_id] = row
-    chain = ChainChecks(end, checkpoints)
+    chain = ChainChecks(base or LogEnd(0, EMPTY_TAIL), end, checkpoints)
     decoding = DecodingChecks(thread_id)
     order = OrderChecks(ledger)
-    agreement = AgreementChecks(ledger, repeated)
+    agreement = AgreementChecks(ledger, repeated, base=0 if base is None else base.sequence)
     count = 0
     for record in records:
         count += 1

@@ -1,0 +1,128 @@
+"""Verbs that work on the database itself: export and import."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from thread_objects.archives import ArchiveFile, check_archive, report_of
+from thread_objects.cli.arguments import AsJson, Thread
+from thread_objects.cli.exits import Exit, tell
+from thread_objects.cli.render import Screen
+from thread_objects.cli.session import Connection, connected
+from thread_objects.contract.archive import ArchiveReport
+from thread_objects.database import ThreadDatabase
+from thread_objects.errors import ThreadError
+from thread_objects.settings import load_settings
+
+
+@connected
+def export(
+    thread: Thread,
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file; standard output without it.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+    connection: Connection,
+) -> None:
+    """Write a Thread's archive: its ledger and log of one moment, as JSON lines with digests."""
+
+    def action(database: ThreadDatabase) -> None:
+        if output is not None:
+            _show(database.export_file(thread, output), as_json=as_json)
+            return
+        for line in database.export(thread):
+            sys.stdout.write(line)
+
+    operate(connection, action, as_json=as_json)
+
+
+@connected
+def import_thread(
+    archive: Annotated[Path, typer.Argument(help="The archive; - reads standard input.", show_default=False)],
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say whether the archive is sound; no database is needed.")
+    ] = False,
+    object_id: Annotated[
+        str | None,
+        typer.Option("--object", help="The Thread Object that owns it here; the archive's by default."),
+    ] = None,
+    as_json: AsJson = False,
+    connection: Connection,
+) -> None:
+    """Bring a Thread in from its archive, into a database where it is empty: all of it or nothing."""
+
+    def action(database: ThreadDatabase | None) -> None:
+        with _file(archive) as path:
+            if database is None:
+                _show(report_of(check_archive(ArchiveFile(path))), as_json=as_json)
+            else:
+                _show(database.import_thread(path, object_id=object_id), as_json=as_json)
+
+    if check:
+        _leave(lambda: action(None), as_json=as_json)
+    operate(connection, action, as_json=as_json, create=True)
+
+
+import_thread.__name__ = "import"
+
+
+def operate(
+    connection: Connection, action: Callable[[ThreadDatabase], None], *, as_json: bool, create: bool = False
+) -> None:
+    """Open the database, act, leave with an exit code."""
+
+    def run() -> None:
+        with ThreadDatabase.open(load_settings(**connection.given()), create=create) as database:
+            action(database)
+
+    _leave(run, as_json=as_json)
+
+
+def _leave(run: Callable[[], None], *, as_json: bool) -> None:
+    try:
+        run()
+        code = Exit.OK
+    except ThreadError as error:
+        code = tell(error, as_json=as_json)
+    except KeyboardInterrupt:
+        code = Exit.INTERRUPTED
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _file(archive: Path) -> Iterator[Path]:
+    """The archive as a file that can be read twice."""
+    if str(archive) != "-":
+        yield archive
+        return
+    with tempfile.NamedTemporaryFile("wb", suffix=".jsonl") as spooled:
+        shutil.copyfileobj(sys.stdin.buffer, spooled)
+        spooled.flush()
+        yield Path(spooled.name)
+
+
+def _show(report: ArchiveReport, *, as_json: bool) -> None:
+    screen = Screen()
+    if as_json:
+        screen.json(report)
+        return
+    screen.facts(
+        [
+            ("thread", report.thread_id),
+            ("object", report.object_id if report.object_id != report.thread_id else None),
+            ("submissions", report.submissions),
+            ("records", report.records),
+            ("deleted before", report.base_sequence or None),
+            ("tail", f"{report.tail_sequence} {report.tail_digest}"),
+            ("archive", report.archive_digest),
+            ("chain", report.chain),
+        ]
+    )

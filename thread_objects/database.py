@@ -1,0 +1,107 @@
+"""ThreadDatabase: what an operator does to the database itself, beside the Thread Objects that work on it.
+
+Every operation is safe while workers run, and safe to repeat. None of them needs a Temporal server; what an import
+brings in is found by the workers' mark sweep within half a minute.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from thread_objects import _runtime
+from thread_objects.archives import ArchiveFile, check_archive, report_of
+from thread_objects.contract.archive import ArchiveReport
+from thread_objects.errors import ConfigError, InvalidInput
+from thread_objects.settings import Settings, load_settings
+
+
+class ThreadDatabase:
+    """One opened database. Use as a context manager; calls block, and may come from any thread."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    @classmethod
+    def open(
+        cls, settings: Settings | None = None, *, database_url: str | None = None, create: bool = False
+    ) -> Self:
+        """Open (and migrate) by settings. Without `create` a SQLite file that is not there is `StoreUnavailable`.
+
+        Raises `ConfigError` when no database is named anywhere.
+        """
+        settings = settings or load_settings()
+        url = database_url or settings.database_url
+        if url is None:
+            raise ConfigError(setting="database_url", reason="this operation works on the database: name it")
+        storage = _runtime.load("storage")
+        if not create:
+            storage.open_reader(url).close()
+        limits = storage.StoreLimits(
+            queue_depth=settings.queue_depth, input_bytes=settings.input_bytes, database_bytes=settings.database_bytes
+        )
+        return cls(
+            storage.open_store(
+                url, limits=limits, synchronous=settings.sqlite_synchronous, pool_size=settings.database_pool
+            )
+        )
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- archives ---------------------------------------------------------------------------------------------
+
+    def export(self, thread_id: str) -> Iterator[str]:
+        """The lines of a Thread's archive, each with its line feed, of one moment whatever is appended meanwhile.
+
+        At most 131 072 records (`InvalidInput` past that). `ThreadNotMaterialized` for a Thread without a log,
+        `CorruptRecord` where the stored log does not hold together. A snapshot is held until the iterator ends.
+        """
+        lines: Iterator[str] = self._store.export(thread_id)
+        return lines
+
+    def export_file(self, thread_id: str, path: Path | str) -> ArchiveReport:
+        """As `export`, into a file that has its name only once it is whole, on the disk, and checked."""
+        path = Path(path)
+        try:
+            with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+                part = Path(file.name)
+                try:
+                    for line in self.export(thread_id):
+                        file.write(line.encode())
+                    file.flush()
+                    os.fsync(file.fileno())
+                    report = report_of(check_archive(ArchiveFile(part)))
+                    part.replace(path)
+                except BaseException:
+                    part.unlink(missing_ok=True)
+                    raise
+        except OSError as error:
+            raise InvalidInput(f"{path}: {error.strerror or error}", what="archive") from error
+        return report
+
+    def import_thread(self, archive: Iterable[str] | Path, *, object_id: str | None = None) -> ArchiveReport:
+        """Bring a Thread in from its archive: a file, or anything that gives its lines anew each time it is iterated.
+
+        The Thread must be empty here. All of it comes in, or nothing: `ArchiveRefused` says why. Receipts, keys,
+        sequences and times are kept; nobody's ownership is. `object_id`: the Thread Object that owns it here, where
+        that is another one than in the archive.
+        """
+        lines = ArchiveFile(archive) if isinstance(archive, Path) else archive
+        report: ArchiveReport = self._store.import_thread(lines, object_id=object_id, now=_now())
+        return report
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
