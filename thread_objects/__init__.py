@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         schedule_lane_sync,
     )
     from thread_objects.client import ThreadClient
+    from thread_objects.contract.archive import ArchiveReport
     from thread_objects.contract.messages import (
         LogRecord,
         PendingReceipt,
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
     from thread_objects.contract.recovery_events import RecoveryEvent
     from thread_objects.contract.reports import ObjectReport
     from thread_objects.contract.states import Decision, LanePhase, Outcome, ResolutionKind, SubmissionState, ToolClass
+    from thread_objects.database import ThreadDatabase
     from thread_objects.errors import ThreadError
     from thread_objects.extensions import Extensions, Lane, WaveContext, WaveInterrupted
     from thread_objects.settings import Settings
 
 _HOME = {
     "AgentBinding": "agents",
+    "ArchiveReport": "contract.archive",
     "Decision": "contract.states",
     "Extensions": "extensions",
     "Lane": "extensions",
@@ -55,6 +58,7 @@ _HOME = {
     "SubmissionState": "contract.states",
     "SubmissionStatus": "contract.messages",
     "ThreadClient": "client",
+    "ThreadDatabase": "database",
     "ThreadError": "errors",
     "ToolClass": "contract.states",
     "ToolPolicy": "agents",
@@ -68,6 +72,7 @@ _HOME = {
 
 __all__ = [
     "AgentBinding",
+    "ArchiveReport",
     "Decision",
     "Extensions",
     "Lane",
@@ -86,6 +91,7 @@ __all__ = [
     "SubmissionState",
     "SubmissionStatus",
     "ThreadClient",
+    "ThreadDatabase",
     "ThreadError",
     "ToolClass",
     "ToolPolicy",

@@ -27,9 +27,7 @@ class ThreadDatabase:
         self._store = store
 
     @classmethod
-    def open(
-        cls, settings: Settings | None = None, *, database_url: str | None = None, create: bool = False
-    ) -> Self:
+    def open(cls, settings: Settings | None = None, *, database_url: str | None = None, create: bool = False) -> Self:
         """Open (and migrate) by settings. Without `create` a SQLite file that is not there is `StoreUnavailable`.
 
         Raises `ConfigError` when no database is named anywhere.

@@ -10,6 +10,7 @@ import pytest
 from storage import StoreLimits, open_store
 from storage.store import SqlStore
 from tests.contract.archived import changed, lived_in, of_type, sealed
+from tests.contract.databases import MigratedDatabases, MigratedFile
 from tests.contract.world import THREAD, World, call, state, submit
 from thread_objects.archives import ArchiveFile, check_archive
 from thread_objects.contract import ids, limits
@@ -26,7 +27,7 @@ from thread_objects.errors import (
 )
 from thread_objects.ports import Checkpoint, ClaimRequest, Tail
 
-on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+on_sqlite = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 """What is checked before any statement is the same everywhere."""
 
 
@@ -36,22 +37,24 @@ def opened(url: str) -> World:
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path) -> Iterator[World]:
+def elsewhere(migrated_file: MigratedFile, tmp_path: Path) -> Iterator[World]:
     """An empty database."""
-    other = opened(f"sqlite:///{tmp_path / 'elsewhere.db'}")
+    (tmp_path / "elsewhere").mkdir()
+    other = opened(migrated_file.copy(tmp_path / "elsewhere"))
     yield other
     other.store.close()
 
 
 @pytest.fixture
-def across(world: World, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+def across(database_kind: str, elsewhere: World, migrated_databases: MigratedDatabases) -> Iterator[World]:
     """An empty database of the other kind."""
-    server = request.getfixturevalue("postgres") if world.url.startswith("sqlite") else None
-    other = opened(server.url() if server else f"sqlite:///{tmp_path / 'across.db'}")
-    yield other
-    other.store.close()
-    if server:
-        server.drop(other.url)
+    if database_kind == "postgresql":
+        yield elsewhere
+        return
+    with migrated_databases.lent() as url:
+        other = opened(url)
+        yield other
+        other.store.close()
 
 
 def exported(world: World, thread: str = THREAD) -> list[str]:

@@ -2,7 +2,7 @@
 
 import typer
 
-from thread_objects.cli import operating, reading, serving, submissions
+from thread_objects.cli import keeping, operating, reading, serving, submissions
 from thread_objects.cli.demo import demo
 
 HELP = (
@@ -13,11 +13,12 @@ HELP = (
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP)
 
-RUN, USE, OPERATE = "Run", "Use", "Operate"
+RUN, USE, OPERATE, KEEP = "Run", "Use", "Operate", "Keep"
 VERBS = {
     RUN: (demo, serving.dev, serving.worker),
     USE: (submissions.submit, submissions.wait, submissions.status, reading.log),
     OPERATE: (reading.report, operating.approve, operating.deny, operating.resolve, submissions.abort, operating.wake),
+    KEEP: (keeping.export, keeping.import_thread),
 }
 for panel, verbs in VERBS.items():
     for verb in verbs:
