@@ -56,6 +56,7 @@ def _parts() -> tuple[Any, ...]:
         _deployed(name)
         for name in (
             "storage",
+            "activities.alarms",
             "activities.attempt",
             "activities.courier",
             "activities.ledger",
@@ -95,9 +96,20 @@ class WorkerProcess:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Serve until `stopping` is set."""
-        storage, attempt, courier, ledger, recovery, sweep, waves, payloads, sandbox, thread_object, thread_read = (
-            _parts()
-        )
+        (
+            storage,
+            alarms,
+            attempt,
+            courier,
+            ledger,
+            recovery,
+            sweep,
+            waves,
+            payloads,
+            sandbox,
+            thread_object,
+            thread_read,
+        ) = _parts()
         payloads.leave_out_idle_walks()
         settings, clock = self._settings, SystemClock()
         temporal: Client = await connect(settings)
@@ -137,6 +149,7 @@ class WorkerProcess:
             installed=installed,
         )
         wave_activities = waves.WaveActivities(self._extensions, store, clock=clock)
+        alarm_activities = alarms.AlarmActivities(self._extensions.alarms)
         sweeper = sweep.MarkSweep(
             store,
             temporal,
@@ -176,13 +189,13 @@ class WorkerProcess:
                 **shared,
             )
             async with contextlib.AsyncExitStack() as serving:
-                if not self._extensions.empty:
+                if self._extensions.alarms or not self._extensions.empty:
                     # Before the objects: what the first of them asks for finds somebody.
                     queue = settings.task_queue + names.WAVES_QUEUE_SUFFIX
                     beside = Worker(
                         temporal,
                         task_queue=queue,
-                        activities=wave_activities.listed(),
+                        activities=[*wave_activities.listed(), alarm_activities.deliver_alarm],
                         max_concurrent_activities=settings.waves,
                         **shared,
                     )

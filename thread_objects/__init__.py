@@ -20,7 +20,9 @@ if TYPE_CHECKING:
         schedule_lane,
         schedule_lane_sync,
     )
+    from thread_objects.alarms import AlarmHandler, DueAlarm
     from thread_objects.client import ThreadClient
+    from thread_objects.contract.alarms import NamedAlarm
     from thread_objects.contract.archive import ArchiveReport
     from thread_objects.contract.messages import (
         LogRecord,
@@ -39,12 +41,15 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AgentBinding": "agents",
+    "AlarmHandler": "alarms",
     "ArchiveReport": "contract.archive",
     "Decision": "contract.states",
+    "DueAlarm": "alarms",
     "Extensions": "extensions",
     "Lane": "extensions",
     "LanePhase": "contract.states",
     "LogRecord": "contract.messages",
+    "NamedAlarm": "contract.alarms",
     "ObjectReport": "contract.reports",
     "Outcome": "contract.states",
     "PendingReceipt": "contract.messages",
@@ -72,12 +77,15 @@ _HOME = {
 
 __all__ = [
     "AgentBinding",
+    "AlarmHandler",
     "ArchiveReport",
     "Decision",
+    "DueAlarm",
     "Extensions",
     "Lane",
     "LanePhase",
     "LogRecord",
+    "NamedAlarm",
     "ObjectReport",
     "Outcome",
     "PendingReceipt",

@@ -21,6 +21,7 @@ from temporalio.client import (
 from thread_objects.clock import instant_ms
 from thread_objects.connection import connect
 from thread_objects.contract import ids, limits, names
+from thread_objects.contract.alarms import AlarmCancelled, AlarmSet, CancelAlarm, NamedAlarm, SetAlarm
 from thread_objects.contract.messages import (
     Abort,
     AbortAnswer,
@@ -231,6 +232,32 @@ class ThreadClient:
     async def wake(self, thread_id: str) -> AlarmView:
         """A hint to look again. Grants nothing; returns the alarm slot."""
         return await self._objects.update(thread_id, names.WAKE, Wake(), AlarmView)
+
+    # --- alarms ---------------------------------------------------------------------------------------------------
+
+    async def set_alarm(
+        self, thread_id: str, tag: str, alarm_id: str, *, run_at: datetime, payload: JsonValue = None
+    ) -> AlarmSet:
+        """Arm an alarm of this Thread, or move it: a worker's handler for `tag` gets it at `run_at`, at least once.
+
+        `run_at` is aware and at most ten years ahead; one that has passed is due at once. Equal content is no change,
+        other content replaces. The payload is JSON of at most 16 KiB. An object keeps 1 024 alarms and 192 KiB of
+        them. Raises `DurableAlarmError` past a bound.
+        """
+        if run_at.tzinfo is None:
+            raise InvalidInput(what="run_at: an instant without a time zone could be any of several")
+        at = int(run_at.timestamp() * 1_000)
+        message = _valid(SetAlarm, thread_id=thread_id, tag=tag, alarm_id=alarm_id, run_at=at, payload=payload)
+        return await self._objects.update(thread_id, names.SET_ALARM, message, AlarmSet, start=True)
+
+    async def cancel_alarm(self, thread_id: str, tag: str, alarm_id: str) -> AlarmCancelled:
+        """Drop an alarm. Safe to repeat; a delivery that runs already may end, and is not repeated."""
+        message = _valid(CancelAlarm, thread_id=thread_id, tag=tag, alarm_id=alarm_id)
+        return await self._objects.update(thread_id, names.CANCEL_ALARM, message, AlarmCancelled)
+
+    async def alarms(self, thread_id: str) -> list[NamedAlarm]:
+        """The alarms of this Thread, the next one first, with what their deliveries came to so far."""
+        return await self._objects.query(thread_id, names.QUERY_ALARMS, thread_id, list[NamedAlarm])
 
     # --- reads ------------------------------------------------------------------------------------------------------
 

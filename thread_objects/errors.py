@@ -310,6 +310,14 @@ class DurableAlarmError(ThreadError):
     operation: str
 
 
+class AlarmHandlerUnavailable(ThreadError):
+    """No worker has a handler for alarms of that tag, or none was free. The alarm stays and is tried again."""
+
+    code = "AlarmHandlerUnavailable"
+    summary = "no handler for alarms of this tag"
+    tag: str
+
+
 class LaneRefused(ThreadError):
     """No worker has a lane of this id, or it is none that this caller may name."""
 

@@ -1,4 +1,4 @@
-"""What a worker may have beside agents: publication, projection, host lanes, messages, recovery events.
+"""What a worker may have beside agents: publication, projection, lanes, messages, recovery events, alarm handlers.
 
 Each is a small Protocol, to be implemented by a class of yours; `Extensions` lists them for a worker. Their methods may
 be plain or `async`. Every call is a *wave*: one bounded piece of work, charged before it starts, told when to stop, and
@@ -8,11 +8,12 @@ repeated with growing pauses while it fails. At least once, always: `WaveContext
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from thread_objects.alarms import AlarmHandler, checked
 from thread_objects.contract import limits
 from thread_objects.contract.lanes import Installed, LaneInfo
 from thread_objects.contract.states import LanePhase
@@ -158,12 +159,14 @@ class Extensions:
         lanes: Iterable[HostLane] = (),
         messages: MessageDriver | None = None,
         recovery_events: RecoveryEventHandler | None = None,
+        alarms: Mapping[str, AlarmHandler] | None = None,
         release: str = "",
     ) -> None:
         self.publication = publication
         self.projection = projection
         self.messages = messages
         self.recovery_events = recovery_events
+        self.alarms = checked(alarms or {})
         self.lanes: dict[str, HostLane] = {}
         for lane in lanes:
             _check_lane(lane)
@@ -191,7 +194,7 @@ class Extensions:
 
     @property
     def empty(self) -> bool:
-        """Nothing is installed: objects are told nothing and nothing is run."""
+        """No waves are installed: objects are told nothing and nothing is run. (Alarms have tags, nothing to tell.)"""
         return not (self.publication or self.projection or self.messages or self.recovery_events or self.lanes)
 
     def knows(self, lane: str) -> bool:

@@ -45,6 +45,12 @@ def was_stopped(failure: BaseException) -> bool:
     return isinstance(cause, exceptions.TimeoutError) or (isinstance(error, WaveFailed) and error.reason == "timeout")
 
 
+def not_taken(failure: BaseException) -> bool:
+    """No worker took the activity in time."""
+    cause = _bare(failure)
+    return isinstance(cause, exceptions.TimeoutError) and cause.type is TimeoutType.SCHEDULE_TO_START
+
+
 def left_behind(failure: BaseException | None) -> WaveAnswer:
     """What a wave that failed had committed before."""
     cause = None if failure is None else _bare(failure)

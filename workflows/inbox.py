@@ -15,6 +15,7 @@ from temporalio.common import RawValue
 
 from thread_objects.contract import ids, limits, names
 from thread_objects.contract.activities import Item
+from thread_objects.contract.alarms import CancelAlarm, SetAlarm
 from thread_objects.contract.ids import submission_id
 from thread_objects.contract.messages import (
     Abort,
@@ -37,11 +38,14 @@ _KINDS: dict[str, TypeAdapter[Any]] = {
     names.RESOLVE_UNKNOWN: TypeAdapter(ResolveUnknown),
     names.WAKE: TypeAdapter(Wake),
     names.SCHEDULE: TypeAdapter(Schedule),
+    names.SET_ALARM: TypeAdapter(SetAlarm),
+    names.CANCEL_ALARM: TypeAdapter(CancelAlarm),
 }
-
 
 Message = Mutation | Schedule
 """What an inbox entry may hold: what storage takes, and schedules of lanes that the object has yet to hear of."""
+AlarmMessage = SetAlarm | CancelAlarm
+"""What is taken at once and never enters the inbox."""
 
 
 def payload_bytes(args: Sequence[RawValue]) -> int:
@@ -54,8 +58,8 @@ def carried_bytes(mutation: Message, args: Sequence[RawValue]) -> int:
     return max(payload_bytes(args), len(mutation.model_dump_json(by_alias=True).encode()))
 
 
-def decode(name: str, args: Sequence[RawValue], *, bytes_max: int) -> Message | Wake:
-    """One mutation from its raw argument. Raises `InvalidInput` and nothing else, whatever was sent."""
+def decode(name: str, args: Sequence[RawValue], *, bytes_max: int) -> Message | Wake | AlarmMessage:
+    """One message from its raw argument. Raises `InvalidInput` and nothing else, whatever was sent."""
     adapter = _KINDS.get(name)
     if adapter is None:
         raise InvalidInput(what="unknown message name")
@@ -67,7 +71,7 @@ def decode(name: str, args: Sequence[RawValue], *, bytes_max: int) -> Message | 
     if len(args) != 1:
         raise InvalidInput(what=f"{name}: exactly one argument is expected, {len(args)} came")
     try:
-        decoded: Message | Wake = adapter.validate_json(args[0].payload.data)
+        decoded: Message | Wake | AlarmMessage = adapter.validate_json(args[0].payload.data)
     except (ValidationError, ValueError, RecursionError) as error:
         raise InvalidInput(what=f"{name}: {_first_complaint(error)}") from None
     return decoded

@@ -74,6 +74,11 @@ class PassRunner:
         """A pass is running."""
         return self._event is not None
 
+    @property
+    def surveying(self) -> bool:
+        """A survey is in hand, or something ended that is still to be looked at."""
+        return bool(self._ends) or any(isinstance(command, Survey) for command in self._tasks)
+
     def wake_at(self) -> int | None:
         """The next instant at which the running pass could start something."""
         return None if self._event is None else self._event.wake_at()

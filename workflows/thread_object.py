@@ -15,6 +15,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from thread_objects.contract import limits, names
+from thread_objects.contract.alarms import NamedAlarm
 from thread_objects.contract.lanes import Installed
 from thread_objects.contract.messages import Schedule, Wake
 from thread_objects.contract.object import Carried, EndedAttempts, ObjectStart
@@ -33,10 +34,11 @@ from thread_objects.core.maintenance import LaneSpec, Maintenance, MaintenanceCo
 from thread_objects.errors import Busy, InvalidInput, ThreadError, to_application_error
 
 from . import inbox as _inbox
+from .deliveries import Deliveries
 from .passes import PassRunner
 from .pump import Pump
 from .timer import Timer, now_ms
-from .views import alarm_view, generation_view, lane_views, object_report, status_view
+from .views import alarm_view, generation_view, lane_views, named_alarms, object_report, status_view
 from .waves import WaveRunner
 
 
@@ -78,6 +80,7 @@ class ThreadObject:
         self.pump = Pump(self, carried)
         self.passes = PassRunner(self, carried)
         self.waves = WaveRunner(self, carried)
+        self.deliveries = Deliveries(self)
         self.timer = Timer(self._timer_deadline)
         self.maintenance.ensure_alarm(now_ms())
 
@@ -87,7 +90,7 @@ class ThreadObject:
     async def run(self, start: ObjectStart | None = None) -> None:
         """Passes, one at a time, until it is time for a fresh history."""
         del start  # taken by __init__; handlers may have run since, so it must not be read again here
-        side = [self.watched(self.pump.run()), self.watched(self.timer.follow())]
+        side = [self.watched(work) for work in (self.pump.run(), self.timer.follow(), self.deliveries.run())]
         while not self.continue_wanted():
             await workflow.wait_condition(lambda: self._pass_due() or self.continue_wanted() or self.broken is not None)
             self.raise_broken()
@@ -123,27 +126,50 @@ class ThreadObject:
 
     def _timer_deadline(self) -> int | None:
         """What the one timer waits for. Nothing while the pump holds a batch: its end decides anew."""
-        if self.pump.busy:
+        timed = len(self.maintenance.applications) or self.maintenance.state.installed.digest
+        if self.pump.busy or (timed and self._decides_anew()):
             return None
         candidates = [
             self.pump.retry_at,
-            self.passes.wake_at() if self.passes.active else self.maintenance.next_deadline(),
+            self.passes.wake_at() if self.passes.active else self.maintenance.alarm.deadline,
+            self.deliveries.wake_at(),
         ]
         finite = [deadline for deadline in candidates if deadline is not None]
         return min(finite, default=None)
 
+    def _decides_anew(self) -> bool:
+        """A survey is in hand, or a pass starts in this very task: what is timed now would be replaced at once.
+
+        Asked where alarms or lanes make a timer likely. Needed there, not only thrifty: where a query comes with a
+        task that runs a local activity, the SDK ends that task before it tells the answer, and on replay tells it in
+        the same task. A timer started before such an answer and cancelled after it is then no command at all.
+        """
+        return self.passes.surveying or (not self.passes.active and self._pass_due())
+
     def continue_wanted(self) -> bool:
+        """It is time for a fresh history, and no delivery runs that could still end in this one.
+
+        Activities do not survive the move. Under a load that outgrows the trigger by a quarter the object moves all
+        the same: the alarm stays listed and is delivered again.
+        """
+        return self.moving() and (not self.maintenance.applications.running or self._grown(5, 4))
+
+    def moving(self) -> bool:
+        """Past the trigger for a fresh history: nothing new is begun that would have to be left behind."""
+        return self._grown(1, 1)
+
+    def _grown(self, times: int, parts: int) -> bool:
         """Our own trigger lies far below the server's suggestion, so that a cold replay stays short.
 
         What the run began with does not count: an object that carries much would move for ever and apply nothing.
         """
-        info = workflow.info()
+        info, config = workflow.info(), self.config
         length, size = self._begun_at
         return (
             info.is_continue_as_new_suggested()
-            or info.get_current_history_length() - length >= self.config.continue_events
-            or info.get_current_history_size() - size >= self.config.continue_bytes
-            or self.updates >= self.config.continue_updates
+            or (info.get_current_history_length() - length) * parts >= config.continue_events * times
+            or (info.get_current_history_size() - size) * parts >= config.continue_bytes * times
+            or self.updates * parts >= config.continue_updates * times
         )
 
     async def _drain(self) -> None:
@@ -191,15 +217,20 @@ class ThreadObject:
         """Any signal, known or not. Never raises: what cannot be taken becomes an entry of the refusal list."""
         mutation = None
         try:
-            mutation = self._decode(name, args, limits.SIGNAL_BYTES_MAX)
-            if isinstance(mutation, Wake):
-                self._wake(mutation)
-            elif isinstance(mutation, Schedule) and self.maintenance.handles(mutation.lane):
+            message = self._decode(name, args, limits.SIGNAL_BYTES_MAX)
+            if isinstance(message, Wake):
+                self._wake(message)
+                return
+            if isinstance(message, _inbox.AlarmMessage):
+                self.deliveries.take(message)
+                return
+            mutation = message
+            if isinstance(mutation, Schedule) and self.maintenance.handles(mutation.lane):
                 self.pump.schedule(mutation)
-            elif self.inbox.saturated:
+                return
+            if self.inbox.saturated:
                 raise Busy(reason="inbox saturated")
-            else:
-                self.inbox.add(mutation, _inbox.carried_bytes(mutation, args))
+            self.inbox.add(mutation, _inbox.carried_bytes(mutation, args))
         except ThreadError as error:
             self.refuse(_inbox.refused(name, args, error, now_ms(), mutation))
 
@@ -215,6 +246,8 @@ class ThreadObject:
         if isinstance(mutation, Wake):
             self._wake(mutation)
             return alarm_view(self.maintenance, self.timer)
+        if isinstance(mutation, _inbox.AlarmMessage):
+            return self._take_alarm(mutation)
         if isinstance(mutation, Schedule) and self.maintenance.handles(mutation.lane):
             return self.pump.schedule(mutation)
         if self.closing:
@@ -230,9 +263,17 @@ class ThreadObject:
     def check_update(self, name: str, args: Sequence[RawValue]) -> None:
         """Refuse malformed input before anything is written."""
         try:
-            self._decode(name, args, limits.UPDATE_BYTES_MAX)
-            if self.inbox.saturated:
+            message = self._decode(name, args, limits.UPDATE_BYTES_MAX)
+            if isinstance(message, _inbox.AlarmMessage):
+                self.deliveries.check(message)
+            elif self.inbox.saturated:
                 raise Busy(reason="inbox saturated")
+        except ThreadError as error:
+            raise to_application_error(error) from None
+
+    def _take_alarm(self, message: _inbox.AlarmMessage) -> Any:
+        try:
+            return self.deliveries.take(message)
         except ThreadError as error:
             raise to_application_error(error) from None
 
@@ -281,6 +322,11 @@ class ThreadObject:
     def alarm(self) -> AlarmView:
         """The alarm slot."""
         return alarm_view(self.maintenance, self.timer)
+
+    @workflow.query(name=names.QUERY_ALARMS)
+    def alarms(self, thread_id: str | None = None) -> list[NamedAlarm]:
+        """The application alarms, of one Thread or of all, the next one first."""
+        return named_alarms(self.maintenance, thread_id)
 
     @workflow.query(name=names.QUERY_LANES)
     def lanes(self) -> list[LaneView]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from thread_objects.contract import limits
+from thread_objects.contract.alarms import AlarmStanding, NamedAlarm
 from thread_objects.contract.reports import (
     AlarmView,
     GenerationView,
@@ -12,8 +13,10 @@ from thread_objects.contract.reports import (
     ObjectReport,
     StatusView,
 )
+from thread_objects.core.canonical import parse
 
 if TYPE_CHECKING:
+    from thread_objects.core.application_alarms import ApplicationAlarm
     from thread_objects.core.maintenance import Maintenance
 
     from .thread_object import ThreadObject
@@ -21,8 +24,33 @@ if TYPE_CHECKING:
 
 
 def alarm_view(maintenance: Maintenance, timer: Timer) -> AlarmView:
-    """The slot, the named alarms, and what the physical timer waits for."""
-    return AlarmView(maintenance=maintenance.alarm.deadline, named=maintenance.named_alarms(), timer=timer.armed_for)
+    """The slot, the application alarms, and what the physical timer waits for."""
+    standing = maintenance.applications.listed()
+    return AlarmView(
+        maintenance=maintenance.alarm.deadline,
+        timer=timer.armed_for,
+        alarms=tuple(AlarmStanding(**_standing(maintenance, alarm)) for alarm in standing[: limits.REPORT_ROWS_MAX]),
+        alarms_total=len(standing),
+    )
+
+
+def named_alarms(maintenance: Maintenance, thread_id: str | None) -> list[NamedAlarm]:
+    """The application alarms, of one Thread or of all, the next one first."""
+    return [
+        NamedAlarm(**_standing(maintenance, alarm), payload=parse(alarm.payload))
+        for alarm in maintenance.applications.listed(thread_id)
+    ]
+
+
+def _standing(maintenance: Maintenance, alarm: ApplicationAlarm) -> dict[str, Any]:
+    return {
+        **alarm.name._asdict(),
+        "run_at": alarm.run_at,
+        "next_at": alarm.next_at,
+        "attempts": alarm.attempts,
+        "failure": alarm.failure,
+        "delivering": maintenance.applications.is_delivering(alarm.name),
+    }
 
 
 def generation_view(maintenance: Maintenance) -> GenerationView:

@@ -17,7 +17,15 @@ RUN, USE, OPERATE, KEEP = "Run", "Use", "Operate", "Keep"
 VERBS = {
     RUN: (demo, serving.dev, serving.worker),
     USE: (submissions.submit, submissions.wait, submissions.status, reading.log),
-    OPERATE: (reading.report, operating.approve, operating.deny, operating.resolve, submissions.abort, operating.wake),
+    OPERATE: (
+        reading.report,
+        reading.alarms,
+        operating.approve,
+        operating.deny,
+        operating.resolve,
+        submissions.abort,
+        operating.wake,
+    ),
     KEEP: (keeping.export, keeping.import_thread),
 }
 for panel, verbs in VERBS.items():

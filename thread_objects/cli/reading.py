@@ -1,4 +1,4 @@
-"""Verbs that read a Thread: log and report."""
+"""Verbs that read a Thread: log, report and alarms."""
 
 import time
 from collections.abc import Callable
@@ -76,5 +76,20 @@ def report(thread: Thread, *, as_json: AsJson = False, connection: Connection) -
         found = await client.report(thread)
         screen = Screen()
         screen.json(found) if as_json else screen.report(found, now=time.time_ns() // 1_000_000)
+
+    perform(connection, action, as_json=as_json)
+
+
+@connected
+def alarms(thread: Thread, *, as_json: AsJson = False, connection: Connection) -> None:
+    """The Thread's application alarms, the next one first: when they run, and what their deliveries came to."""
+
+    async def action(client: ThreadClient) -> None:
+        screen, now = Screen(), time.time_ns() // 1_000_000
+        found = await client.alarms(thread)
+        for alarm in found:
+            screen.json(alarm) if as_json else screen.alarm(alarm, now=now)
+        if not found and not as_json:
+            screen.line("no alarms", "dim")
 
     perform(connection, action, as_json=as_json)

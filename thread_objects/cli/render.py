@@ -9,6 +9,7 @@ from rich.text import Text
 
 from thread_objects.cli.records import Line, lines_of
 from thread_objects.cli.text import instant, lasting, one_line, plain, short
+from thread_objects.contract.alarms import AlarmStanding, NamedAlarm
 from thread_objects.contract.messages import (
     LogRecord,
     Pending,
@@ -166,7 +167,12 @@ class Screen:
                     "next look",
                     _due(alarm.maintenance, now) if alarm.maintenance is not None else "when something comes",
                 ),
-                ("alarms", ", ".join(f"{name} {_due(due, now)}" for name, due in sorted(alarm.named.items()))),
+                (
+                    "alarms",
+                    f"{alarm.alarms_total:,} set, the next one {_due(alarm.alarms[0].next_at, now)}"
+                    if alarm.alarms
+                    else None,
+                ),
                 ("inbox", f"{report.inbox} waiting, {report.inbox_bytes:,} bytes" if report.inbox else None),
                 ("saturated", "yes: updates are answered busy" if report.saturated else None),
                 ("applied", f"{report.applied_total:,} mutations, {report.settled_total:,} settled"),
@@ -186,6 +192,9 @@ class Screen:
         for fault in report.faults:
             told = f"fault on {plain(fault.thread_id)}: {fault.error_tag} in {fault.operation} ({fault.phase})"
             self.line(f"{told}, attempt {fault.attempts}, again {_due(fault.retry_at, now)}", "red")
+        for standing in alarm.alarms:
+            if standing.failure is not None:
+                self.line(_undelivered(standing, now), "red")
         for refusal in report.refusals:
             told = f"refused signal {plain(refusal.name)!r}: {refusal.code}, {refusal.bytes:,} bytes"
             self.line(f"{told}, {instant(refusal.at)}, digest {refusal.digest[:16]}", "red")
@@ -193,6 +202,20 @@ class Screen:
             self.line("last passes", "dim")
             for done in report.passes:
                 self.line(f"  {_pass(done)}", "red" if done.failure else "dim")
+
+    def alarm(self, alarm: NamedAlarm, *, now: int) -> None:
+        """An application alarm of the list."""
+        self.line(f"{plain(alarm.tag)} {plain(alarm.alarm_id)}", "bold")
+        self.facts(
+            [
+                ("runs", instant(alarm.run_at)),
+                ("next", "a delivery runs" if alarm.delivering else _due(alarm.next_at, now)),
+                ("tried", alarm.attempts or None),
+                ("failure", alarm.failure),
+                ("payload", None if alarm.payload is None else short(alarm.payload, 1_000)),
+            ],
+            indent=2,
+        )
 
     def _thread(self, thread: ThreadView, now: int) -> None:
         head = thread.head
@@ -225,6 +248,11 @@ def _count(number: int, noun: str) -> str:
 
 def _due(at: int, now: int) -> str:
     return "now" if at <= now else f"in {lasting(at - now)}"
+
+
+def _undelivered(alarm: AlarmStanding, now: int) -> str:
+    told = f"alarm {plain(alarm.tag)} {plain(alarm.alarm_id)}: {plain(alarm.failure or '')}"
+    return f"{told}, tried {alarm.attempts:,} times, again {_due(alarm.next_at, now)}"
 
 
 def _pass(done: MaintenancePassReport) -> str:

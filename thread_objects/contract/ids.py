@@ -229,3 +229,8 @@ def child_reservation_id(run: str, call: str) -> str:
 def producer_id(prefix: str, object_id: str) -> str:
     """The producer id of a Thread Object."""
     return f"{prefix}:{object_id}"
+
+
+def alarm_delivery_key(thread_id: str, tag: str, alarm_id: str, run_at: int, payload_digest: str) -> str:
+    """What every delivery of one alarm's content carries: a handler that has seen it has nothing left to do."""
+    return "alarm-" + _digest("alarm", thread_id, tag, alarm_id, str(run_at), payload_digest)[:40]

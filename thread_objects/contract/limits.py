@@ -73,8 +73,19 @@ BACKLOG_THREADS_MAX = 32
 PROJECTION_TIMEOUT_MS = 30_000
 EVENTS_ALLOWANCE_MS = 30_000
 EVENTS_PAGE = 64  # the port's own: recovery events read at a time
-NAMED_ALARMS_MAX = 1_024
 NATIVE_SLOTS_SINGLE = 1
+
+# --- application alarms (the port's own: they travel with the workflow's state) ------------------------------
+NAMED_ALARMS_MAX = 1_024
+ALARMS_BYTES_MAX = 196_608  # of all alarms of an object: beside a full inbox it still fits a payload of 2 MiB
+ALARM_PAYLOAD_BYTES_MAX = 16_384  # a reference and some facts; documents belong elsewhere
+ALARM_AHEAD_MS_MAX = 315_360_000_000  # ten years: no clock's range and no server's bound on timers is near
+ALARM_RETRY_BASE_MS = 1_000
+ALARM_RETRY_CAP_MS = 300_000  # a handler that is missing for a day costs some 300 tries
+ALARM_TIMEOUT_MS = 60_000  # start to close of one delivery
+ALARM_PICKUP_MS = 15_000  # for a worker with handlers to take a delivery: without any, the alarm says so
+ALARM_GRACE_MS = 5_000  # for an asynchronous handler to end by itself once its delivery is cancelled
+ALARM_DELIVERIES_MAX = 4  # of one object at a time: they share the worker's slots with Attempts
 
 # --- faults ---------------------------------------------------------------------------------------------------
 FAULT_RETRY_BASE_MS = 5_000

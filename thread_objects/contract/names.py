@@ -11,11 +11,14 @@ RESOLVE_APPROVAL = "resolve_approval"
 RESOLVE_UNKNOWN = "resolve_unknown"
 WAKE = "wake"
 SCHEDULE = "schedule"
+SET_ALARM = "set_alarm"
+CANCEL_ALARM = "cancel_alarm"
 MUTATIONS = (SUBMIT, ABORT, RESOLVE_APPROVAL, RESOLVE_UNKNOWN, WAKE)
 
 QUERY_REPORT = "report"
 QUERY_STATUS = "status"
 QUERY_ALARM = "alarm"
+QUERY_ALARMS = "alarms"
 QUERY_LANES = "lanes"
 QUERY_GENERATION = "generation"
 QUERY_PASSES = "passes"
@@ -26,6 +29,7 @@ ACTIVITY_SURVEY = "survey"
 ACTIVITY_CLEAR_MARK = "clear_mark"
 ACTIVITY_RECOVER = "recover"
 ACTIVITY_ATTEMPT = "attempt"
+ACTIVITY_DELIVER_ALARM = "deliver_alarm"
 
 # Waves of users' extensions. They have a queue of their own, so that they never take the place of an Attempt.
 ACTIVITY_PUBLISH = "publication_wave"

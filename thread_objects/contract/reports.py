@@ -2,6 +2,7 @@
 
 from pydantic import JsonValue
 
+from thread_objects.contract.alarms import AlarmStanding
 from thread_objects.contract.lanes import Installed
 from thread_objects.contract.states import AlarmOutcome, CheckOutcome, PassPhase, SubmissionState
 from thread_objects.contract.views import BindingWait, Fault, ThreadView
@@ -54,11 +55,15 @@ class LaneFailure(Wire):
 
 
 class AlarmView(Wire):
-    """The alarm slot: the maintenance deadline and the named application alarms, and what the timer waits for."""
+    """The alarm slot: the maintenance deadline, the application alarms, and what the timer waits for.
+
+    `alarms`: the next ones first, at most `limits.REPORT_ROWS_MAX` of them; `alarms_total` counts all.
+    """
 
     maintenance: int | None
-    named: dict[str, int] = {}
     timer: int | None = None
+    alarms: tuple[AlarmStanding, ...] = ()
+    alarms_total: int = 0
 
 
 class RetryView(Wire):

@@ -13,6 +13,7 @@ from thread_objects.contract import reports, views
 from thread_objects.contract.lanes import Installed
 from thread_objects.core import generation
 from thread_objects.core.alarm import AlarmSlot
+from thread_objects.core.application_alarms import ApplicationAlarms
 from thread_objects.core.config import LanePhase, LaneSpec, MaintenanceConfig
 from thread_objects.core.due_queue import (
     MESSAGES,
@@ -224,21 +225,10 @@ class Maintenance:
         """The slot; `alarm.deadline` is the maintenance deadline."""
         return self.state.alarm
 
-    def set_alarm(self, name: str, run_at: int) -> None:
-        """Arm or move a named application alarm."""
-        self.state.alarm.set_named(name, run_at)
-
-    def cancel_alarm(self, name: str) -> bool:
-        """Drop a named application alarm. False when there was none."""
-        return self.state.alarm.cancel_named(name)
-
-    def due_alarms(self, now: int) -> tuple[str, ...]:
-        """Named alarms whose time has come, earliest first; they stay until cancelled or moved."""
-        return self.state.alarm.due_named(now)
-
-    def named_alarms(self) -> dict[str, int]:
-        """All named alarms."""
-        return dict(sorted(self.state.alarm.named.items()))
+    @property
+    def applications(self) -> ApplicationAlarms:
+        """The application alarms beside it."""
+        return self.state.alarm.applications
 
     def next_deadline(self) -> int | None:
         """What the one physical timer waits for between passes."""

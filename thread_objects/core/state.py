@@ -55,7 +55,7 @@ class MaintenanceState:
         data: dict[str, Any] = {
             "schemaVersion": state_json.SCHEMA_VERSION,
             "rows": [state_json.row_to(row) for row in self.queue.rows()],
-            "alarm": {"maintenance": self.alarm.deadline, "named": dict(sorted(self.alarm.named.items()))},
+            "alarm": state_json.alarm_to(self.alarm),
             "workCursors": dict(sorted(self.work_cursors.items())),
         }
         if self.installed.deployment:
@@ -77,8 +77,7 @@ class MaintenanceState:
             state.record = state_json.record_from(record)
             state.initialised = True
         state.queue = DueQueue(state_json.row_from(row) for row in fields.items("rows"))
-        alarm = state_json.Fields(fields.get("alarm", dict) or {}, "alarm")
-        state.alarm = AlarmSlot(alarm.get("maintenance", int), alarm.mapping("named", int))
+        state.alarm = state_json.alarm_from(fields.get("alarm", dict) or {})
         state.work_cursors = fields.mapping("workCursors", str)
         installed = fields.get("installed", dict)
         if installed is not None:

@@ -6,6 +6,9 @@ from typing import Any, TypeVar
 
 from thread_objects.contract import limits
 from thread_objects.contract.lanes import Installed
+from thread_objects.core.alarm import AlarmSlot
+from thread_objects.core.application_alarms import AlarmName, ApplicationAlarm, ApplicationAlarms
+from thread_objects.core.canonical import Unpersistable, canonical, parse
 from thread_objects.core.due_queue import Row, RowState, check_lane
 from thread_objects.core.record import BindingWait, MaintenanceRecord, Retry
 from thread_objects.core.refusal import AlarmRefusal
@@ -40,6 +43,10 @@ class Fields:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise _undecodable(self._of, name)
         return value
+
+    def value(self, name: str) -> Any:
+        """Any JSON value, None when absent."""
+        return self._data.get(name)
 
     def count(self, name: str, default: int = 0, maximum: int | None = None) -> int:
         """A non-negative integer."""
@@ -198,4 +205,51 @@ def _retry_from(data: Any) -> Retry:
         fields.count("notBefore"),
         fields.get("nativeOnly", bool) or False,
         fields.count("stalls", maximum=limits.RETRY_STALLS_MAX),
+    )
+
+
+def alarm_to(slot: AlarmSlot) -> dict[str, Any]:
+    """The alarm slot with its application alarms."""
+    data: dict[str, Any] = {"maintenance": slot.deadline}
+    if len(slot.applications):
+        data["applications"] = [_application_to(alarm) for alarm in slot.applications.listed()]
+    return data
+
+
+def alarm_from(data: Any) -> AlarmSlot:
+    """The alarm slot with its application alarms; no delivery is in hand."""
+    fields = Fields(data, "alarm")
+    alarms = ApplicationAlarms(_application_from(alarm) for alarm in fields.items("applications"))
+    return AlarmSlot(fields.get("maintenance", int), alarms)
+
+
+def _application_to(alarm: ApplicationAlarm) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "threadId": alarm.name.thread_id,
+        "tag": alarm.name.tag,
+        "alarmId": alarm.name.alarm_id,
+        "runAt": alarm.run_at,
+        "nextAt": alarm.next_at,
+        "attempts": alarm.attempts,
+        "failure": alarm.failure,
+        # As a value: text in text would be longer than what was admitted.
+        "payload": parse(alarm.payload),
+    }
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def _application_from(data: Any) -> ApplicationAlarm:
+    fields = Fields(data, "application")
+    run_at = fields.count("runAt")
+    try:
+        payload = canonical(fields.value("payload"))
+    except Unpersistable as error:
+        raise _undecodable("application", "payload") from error
+    return ApplicationAlarm(
+        AlarmName(fields.text("threadId"), fields.text("tag"), fields.text("alarmId")),
+        run_at,
+        payload,
+        fields.count("nextAt", default=run_at),
+        fields.count("attempts"),
+        fields.get("failure", str),
     )

@@ -3,7 +3,9 @@
 import pytest
 
 from tests.unit.core.world import Shell, state_of
+from thread_objects.contract.alarms import SetAlarm
 from thread_objects.core.alarm import AlarmSlot
+from thread_objects.core.application_alarms import AlarmName
 from thread_objects.core.config import MaintenanceConfig
 from thread_objects.core.due_queue import NATIVE, Row, RowState
 from thread_objects.core.maintenance import AlarmRefusal, Maintenance
@@ -103,28 +105,17 @@ def test_a_refused_prearm_counts_nothing():
     assert maintenance.state.queue.rows() == []
 
 
-def test_named_alarms_and_the_maintenance_slot_do_not_move_one_another():
-    """The physical timer follows the earliest of all; each name keeps its own deadline."""
+def test_application_alarms_and_the_maintenance_slot_do_not_move_one_another():
+    """The physical timer follows the earliest of all; each alarm keeps its own deadline."""
     maintenance = Maintenance(state_of(slot=500), MaintenanceConfig())
-    maintenance.set_alarm("report", 300)
-    maintenance.set_alarm("digest", 200)
+    alarms = maintenance.applications
+    for alarm_id, run_at in (("report", 300), ("digest", 200)):
+        alarms.set(SetAlarm(thread_id="A", tag="t", alarm_id=alarm_id, run_at=run_at), 0)
     assert maintenance.next_deadline() == 200
-    assert maintenance.due_alarms(299) == ("digest",)
-    assert maintenance.due_alarms(300) == ("digest", "report")
-    assert maintenance.cancel_alarm("digest") and not maintenance.cancel_alarm("digest")
-    maintenance.state.alarm.cancel()
+    assert alarms.cancel(AlarmName("A", "t", "digest"))
+    maintenance.prearm(0)
+    assert (maintenance.alarm.deadline, alarms.next_at()) == (50, 300)
+    maintenance.alarm.cancel()
     assert maintenance.next_deadline() == 300
-    maintenance.cancel_alarm("report")
+    alarms.cancel(AlarmName("A", "t", "report"))
     assert maintenance.next_deadline() is None
-    maintenance.set_alarm("report", 300)
-    assert maintenance.named_alarms() == {"report": 300}
-
-
-def test_named_alarms_are_bounded():
-    """A name of 1..256 characters, and at most 1 024 of them; moving a known one is always possible."""
-    slot = AlarmSlot(named={f"n{i}": i for i in range(1_024)})
-    slot.set_named("n5", 7)
-    for name in ("one more", "", "x" * 257):
-        with pytest.raises(AlarmRefusal):
-            slot.set_named(name, 1)
-    assert slot.named["n5"] == 7 and len(slot.named) == 1_024

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.unit.core.world import state_of
+from thread_objects.core.application_alarms import AlarmName, ApplicationAlarm, ApplicationAlarms
 from thread_objects.core.config import LanePhase, LaneSpec, MaintenanceConfig
 from thread_objects.core.due_queue import NATIVE, Row, RowState
 from thread_objects.core.maintenance import AlarmRefusal, MaintenanceState
@@ -25,6 +26,11 @@ FULL = MaintenanceRecord(
     retry=Retry(7, 9_000, True, 2),
 )
 
+ALARMS = [
+    ApplicationAlarm(AlarmName("A", "t", "1"), 99, '{"a":[1,null,true]}', 99),
+    ApplicationAlarm(AlarmName("A", "t", "2"), 50, "false", 900, 3, "ValueError"),
+]
+
 
 def full_state():
     state = state_of(
@@ -33,7 +39,7 @@ def full_state():
         record=FULL,
         slot=1_050,
     )
-    state.alarm.set_named("report", 99)
+    state.alarm.applications = ApplicationAlarms(ALARMS)
     state.work_cursors["A"] = "page-3"
     return state
 
@@ -44,7 +50,7 @@ def test_carried_state_survives_json():
     again = MaintenanceState.from_json(data)
     assert again.record == FULL and again.initialised
     assert again.queue.rows() == full_state().queue.rows()
-    assert (again.alarm.deadline, again.alarm.named) == (1_050, {"report": 99})
+    assert (again.alarm.deadline, again.alarm.applications.listed()) == (1_050, ALARMS)
     assert again.work_cursors == {"A": "page-3"}
     assert again.to_json() == data
 
@@ -86,8 +92,9 @@ def test_fields_of_a_newer_writer_are_ignored_and_absent_ones_default():
         {"rows": [{"id": "L", "stalls": 31}]},
         {"rows": [{"id": "L", "dueAt": 1.5}]},
         {"alarm": {"maintenance": "soon"}},
-        {"alarm": {"named": {"a": "soon"}}},
-        {"alarm": {"named": {"a": None}}},
+        {"alarm": {"applications": {}}},
+        {"alarm": {"applications": [{"threadId": "A", "tag": "t", "runAt": 9}]}},
+        {"alarm": {"applications": [{"threadId": "A", "tag": "t", "alarmId": "1", "runAt": "soon"}]}},
         {"workCursors": {"A": 3}},
     ],
 )
