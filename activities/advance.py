@@ -213,7 +213,7 @@ class Advance:
 
     def _read(self, claim: Claim, binding: AgentBinding) -> tuple[Transcript, RunLog]:
         if not is_new_thread(claim, started_now=self._started_now):
-            return read_run(self._means.transcripts, self._store, claim)
+            return read_run(self._means.transcripts, self._store, claim, now=self._began_at)
         # The hot path reads nothing.
         deadline_at = self._began_at + binding.policy.duration_ms
         transcript = new_transcript(claim, started_at=self._began_at, deadline_at=deadline_at)
@@ -286,7 +286,9 @@ class Advance:
         settlement, view = self._settle(work, ending)
         commits = work.commits
         if commits.whole:
-            self._means.transcripts.keep(work.claim.thread_id, commits.transcript, commits.last_record_id)
+            self._means.transcripts.keep(
+                self._store, work.claim.thread_id, commits.transcript, commits.last_record_id, now=commits.now()
+            )
         self._cleared = True
         told = SettledView(submission_id=work.claim.submission_id, outcome=settlement.outcome)
         return self._answer("settled", view, work.claim, settled=told)

@@ -107,7 +107,6 @@ class Commits:
 
     def fold(self, batch: Batch) -> None:
         """Fold in a batch that is committed, or is about to be in the same transaction as the end of the claim."""
-        for record in batch.records:
-            self.transcript.apply(record.payload)
-        self.transcript.through += len(batch.records)
+        through = self.transcript.through + len(batch.records)
+        self.transcript.take(batch.batch_id, [record.payload for record in batch.records], through)
         self.last_record_id = batch.records[-1].record_id

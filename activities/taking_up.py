@@ -32,15 +32,17 @@ def new_transcript(claim: Claim, *, started_at: int, deadline_at: int) -> Transc
     """The transcript of a new Thread: its first input and the start of its Run."""
     transcript = Transcript()
     run_id = ids.run_id(claim.submission_id)
-    transcript.apply(UserInputRecorded(submission_id=claim.submission_id, run_id=run_id, input=claim.input))
-    transcript.apply(RunStarted(run_id=run_id, started_at=started_at, deadline_at=deadline_at))
-    transcript.through = claim.tail.sequence
+    begun = (
+        UserInputRecorded(submission_id=claim.submission_id, run_id=run_id, input=claim.input),
+        RunStarted(run_id=run_id, started_at=started_at, deadline_at=deadline_at),
+    )
+    transcript.take(ids.input_batch(claim.submission_id), begun, claim.tail.sequence)
     return transcript
 
 
-def read_run(transcripts: Transcripts, store: Store, claim: Claim) -> tuple[Transcript, RunLog]:
+def read_run(transcripts: Transcripts, store: Store, claim: Claim, *, now: int) -> tuple[Transcript, RunLog]:
     """The transcript as the log has it. Raises `CorruptRecord`."""
-    transcript = transcripts.read(store, claim.thread_id)
+    transcript = transcripts.read(store, claim.thread_id, tail=claim.tail.sequence, now=now)
     run = transcript.run_of(claim.submission_id)
     if run is None:
         raise CorruptRecord(thread_id=claim.thread_id, sequence=None, decoder="input-missing")

@@ -17,6 +17,7 @@ from thread_objects.errors import ArchiveRefused, LedgerError, StoreUnavailable
 from thread_objects.ports import (
     AbortIntent,
     Checkpoint,
+    CheckpointPlace,
     Claim,
     ClaimRequest,
     FaultChange,
@@ -316,6 +317,14 @@ class SqlStore(SqlTies):
     def load_checkpoint(self, thread_id: str, *, at_or_before: int) -> Checkpoint | None:
         """The newest checkpoint at or before a sequence that fits the log."""
         return self._database.read(lambda tx: checkpoints.load(tx, thread_id, at_or_before=at_or_before))
+
+    def checkpoint_chain(self, thread_id: str) -> list[CheckpointPlace]:
+        """The pieces that cover the most of the Thread."""
+        return self._database.read(lambda tx: checkpoints.chain(tx, thread_id))
+
+    def load_checkpoints(self, thread_id: str) -> list[Checkpoint]:
+        """As `checkpoint_chain`, with their bodies."""
+        return self._database.read(lambda tx: checkpoints.load_chain(tx, thread_id))
 
     # --- workers and marks ---
 

@@ -349,7 +349,10 @@ class RecoveryEventCounterRow(SQLModel, table=True):
 
 
 class CheckpointRow(SQLModel, table=True):
-    """A derived view of a Thread, bound to a place in its log. Disposable."""
+    """A derived view of a Thread, bound to a place in its log. Disposable.
+
+    `follows`: where the checkpoint ends that it goes on from; 0 for one that covers the log from its beginning.
+    """
 
     __tablename__ = "checkpoints"
 
@@ -357,6 +360,7 @@ class CheckpointRow(SQLModel, table=True):
     sequence: int = _number(primary_key=True)
     digest: str = _text()
     version: int = _number()
+    follows: int = _number()
     saved_at: int = _number()
     body: str = _text()
 

@@ -48,13 +48,26 @@ CHECKPOINT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A derived view of a Thread up to a batch's end, bound to it by sequence and tail digest. Never recovery truth."""
+    """A derived view of a Thread up to a batch's end, bound to it by sequence and tail digest. Never recovery truth.
+
+    `follows`: the sequence of the checkpoint that it goes on from, so that a long view is written piece by piece; a
+    piece takes the place of the pieces in between. 0: it covers the Thread from its beginning.
+    """
 
     thread_id: str
     sequence: int
     digest: str
     body: JsonValue
     version: int = CHECKPOINT_VERSION
+    follows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlace:
+    """A stored piece of a view: the records past `follows` up to `sequence`."""
+
+    follows: int
+    sequence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +332,9 @@ class Store(Ties, Protocol):
 
     # --- checkpoints -------------------------------------------------------------------------------------------------
     def save_checkpoint(self, checkpoint: Checkpoint, *, now: int) -> None:
-        """Keep a checkpoint; the newest `CHECKPOINTS_KEPT` of a Thread stay. Saving the same place again replaces it.
+        """Keep a checkpoint. Saving the same place again replaces it.
+
+        The newest `CHECKPOINTS_KEPT` of a Thread stay, or with `follows` those up to the one that it goes on from.
 
         Raises `CheckpointRejected` (`unsupported-version`, `ahead-of-tail`, `digest-mismatch`), `InvalidInput` for a
         body past the bounds of a record, `ThreadNotMaterialized`. Retention removes the checkpoints of what it touches.
@@ -327,6 +342,12 @@ class Store(Ties, Protocol):
 
     def load_checkpoint(self, thread_id: str, *, at_or_before: int) -> Checkpoint | None:
         """The newest checkpoint at or before this sequence that still fits the log; None is no error."""
+
+    def checkpoint_chain(self, thread_id: str) -> list[CheckpointPlace]:
+        """The pieces that cover the most of the Thread without a gap, each at a place that fits."""
+
+    def load_checkpoints(self, thread_id: str) -> list[Checkpoint]:
+        """As `checkpoint_chain`, with their bodies."""
 
     # --- workers and marks --------------------------------------------------------------------------------------------
     def deployment_order(self, registry_key: str, *, now: int) -> int:

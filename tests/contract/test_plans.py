@@ -63,6 +63,8 @@ def everything(world: World) -> None:
     last = store.tail(THREAD)
     store.save_checkpoint(Checkpoint(THREAD, last.sequence, last.digest, 1), now=world.now)
     store.load_checkpoint(THREAD, at_or_before=99)
+    store.checkpoint_chain(THREAD)
+    store.load_checkpoints(THREAD)
     store.abort_intent(claim.submission_id)
     store.record_fault(THREAD, FAILURE, now=world.now)
     store.fault(THREAD)

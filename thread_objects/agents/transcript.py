@@ -5,7 +5,7 @@ contiguous part of the conversation, in the order of its input, however its reco
 (a Run parked for an unknown outcome goes on after later input ran).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,20 +106,52 @@ class RunLog:
         return {call_id for turn in self.turns for call_id in turn.calls}
 
 
+@dataclass(slots=True)
+class Folded:
+    """One batch that was folded in: its facts, and the sequence it ends with."""
+
+    batch_id: str
+    through: int
+    payloads: list[records.AnyPayload]
+
+
 class Transcript:
     """The Runs of one Thread in the order of their inputs. `through` is the last sequence folded in."""
 
     def __init__(self) -> None:
         self.runs: dict[str, RunLog] = {}
         self.through = 0
+        self.since = 0
+        """Where `recent` begins: what came before was read from checkpoints, or is held by them."""
+        self.recent: list[Folded] = []
+        """The batches folded in since then, for the next checkpoint."""
+        self.weight_bytes = 0
+        """About how much memory all of it takes."""
         self.derived: dict[str, Any] = {}
         """What readers made of it, by reader; kept as long as the transcript is."""
 
     def extend(self, log: Iterable[LogRecord]) -> None:
         """Fold in the records that follow `through`. Raises `ValueError` for a payload that does not decode."""
         for record in log:
-            self.apply(PAYLOADS.validate_python({"kind": record.kind, **record.payload}))
-            self.through = record.sequence
+            payload = PAYLOADS.validate_python({"kind": record.kind, **record.payload})
+            self.take(record.batch_id, [payload], record.sequence)
+
+    def take(self, batch_id: str, payloads: Sequence[records.AnyPayload], through: int) -> None:
+        """Fold in a batch, or a part of one, that ends with this sequence."""
+        for payload in payloads:
+            self.apply(payload)
+        if self.recent and self.recent[-1].batch_id == batch_id:
+            self.recent[-1].payloads.extend(payloads)
+            self.recent[-1].through = through
+        else:
+            self.recent.append(Folded(batch_id, through, list(payloads)))
+        self.through = through
+
+    def held(self, through: int) -> None:
+        """Checkpoints hold everything up to the end of this batch."""
+        self.recent = [batch for batch in self.recent if batch.through > through]
+        self.since = through
+        self.through = max(self.through, through)
 
     def run_of(self, submission_id: str) -> RunLog | None:
         """The Run of a Submission, if its input is recorded."""
@@ -136,6 +168,7 @@ class Transcript:
 
     def apply(self, payload: records.AnyPayload) -> None:
         """Fold in one fact."""
+        self.weight_bytes += _weight_bytes(payload)
         match payload:
             case records.UserInputRecorded():
                 run_id = payload.run_id or ids.run_id(payload.submission_id)
@@ -158,6 +191,42 @@ class Transcript:
                 run = found
                 _fold(run, payload)
         run.version += 1
+
+
+_FACT_BYTES = 1_024
+"""An object with its fields; most facts are no more."""
+_VALUE_BYTES = 96
+"""A value inside a container, with its place in it."""
+
+
+def _weight_bytes(payload: records.AnyPayload) -> int:
+    """About what a fact takes in memory. What a model said or read is held twice: as it came, and decoded."""
+    match payload:
+        case records.UserInputRecorded():
+            return _FACT_BYTES + 2 * _value_bytes(payload.input)
+        case records.ModelResponseRecorded():
+            arguments = sum(_FACT_BYTES + _value_bytes(call.arguments) for call in payload.calls)
+            return _FACT_BYTES + 2 * _value_bytes(payload.messages) + arguments
+        case records.ToolCallSettled():
+            return _FACT_BYTES + 2 * (_value_bytes(payload.result) + _value_bytes([payload.part, *payload.extra]))
+        case records.ToolStepSettled() | records.RunCompleted():
+            return _FACT_BYTES + _value_bytes(payload.output)
+        case _:
+            return _FACT_BYTES
+
+
+def _value_bytes(value: Any) -> int:
+    total, open_values = 0, [value]
+    while open_values:
+        item = open_values.pop()
+        total += _VALUE_BYTES
+        if isinstance(item, str):
+            total += len(item)
+        elif isinstance(item, dict):
+            open_values.extend(item.values())
+        elif isinstance(item, list):
+            open_values.extend(item)
+    return total
 
 
 def _fold(run: RunLog, payload: records.AnyPayload) -> None:

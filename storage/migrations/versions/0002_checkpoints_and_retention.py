@@ -22,6 +22,7 @@ def upgrade() -> None:
         sa.Column("sequence", sa.BigInteger(), nullable=False, autoincrement=False),
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("follows", sa.BigInteger(), nullable=False),
         sa.Column("saved_at", sa.BigInteger(), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("thread_id", "sequence"),

@@ -35,7 +35,8 @@ def test_a_follow_up_reads_only_what_is_new(thread: Rig):
     """One read, from the last record that is known."""
     kept = Transcripts()
     first = kept.read(thread.store, "thread")
-    kept.keep("thread", first, thread.store.records("thread", after=first.through - 1, limit=1)[0].record_id)
+    last = thread.store.records("thread", after=first.through - 1, limit=1)[0].record_id
+    kept.keep(thread.store, "thread", first, last, now=0)
     thread.submit("three")
     thread.settle()
     store = Counting(thread.store)
@@ -50,7 +51,7 @@ def test_a_log_that_is_not_the_one_that_was_known_is_read_anew(thread: Rig):
     """A restored database, or a stale memory: everything is read, nothing is trusted."""
     kept = Transcripts()
     first = kept.read(thread.store, "thread")
-    kept.keep("thread", first, "another-record")
+    kept.keep(thread.store, "thread", first, "another-record", now=0)
     store = Counting(thread.store)
     again = kept.read(store, "thread")
     assert again is not first
@@ -61,21 +62,37 @@ def test_a_transcript_in_use_is_in_nobody_elses_hands(thread: Rig):
     """Taking it removes it; a second reader reads for itself."""
     kept = Transcripts()
     first = kept.read(thread.store, "thread")
-    kept.keep("thread", first, "settlement")
+    kept.keep(thread.store, "thread", first, "settlement", now=0)
     assert kept.read(thread.store, "thread") is not kept.read(thread.store, "thread")
 
 
-def test_memory_is_bounded_by_threads_and_by_records(thread: Rig, monkeypatch):
-    """The least recently used goes first."""
+def test_memory_is_bounded_by_threads_and_by_bytes(thread: Rig, monkeypatch):
+    """The least recently used goes first; one that is larger than the bound is not kept at all."""
     monkeypatch.setattr(transcripts, "THREADS_MAX", 2)
     kept = Transcripts()
     known = kept.read(thread.store, "thread")
     for name in ("a", "b", "c"):
-        kept.keep(name, known, "last")
+        kept.keep(thread.store, name, known, "last", now=0)
     assert list(kept._kept) == ["b", "c"]
-    monkeypatch.setattr(transcripts, "RECORDS_MAX", known.through)
-    kept.keep("d", known, "last")
+    monkeypatch.setattr(transcripts, "BYTES_MAX", known.weight_bytes)
+    kept.keep(thread.store, "d", known, "last", now=0)
     assert list(kept._kept) == ["d"]
+    assert kept._bytes == known.weight_bytes
+    monkeypatch.setattr(transcripts, "BYTES_MAX", known.weight_bytes - 1)
+    kept.keep(thread.store, "e", known, "last", now=0)
+    assert (list(kept._kept), kept._bytes) == ([], 0)
+
+
+def test_memory_is_counted_by_what_was_said(thread: Rig, script: Script):
+    """A long text weighs more than a short one; a Thread that is taken up again weighs what it did."""
+    kept = Transcripts()
+    before = kept.read(thread.store, "thread").weight_bytes
+    script.steps["long " + "x" * 50_000] = [says("y" * 50_000)]
+    thread.submit("long " + "x" * 50_000)
+    thread.settle()
+    after = kept.read(thread.store, "thread").weight_bytes
+    assert 200_000 < after - before < 300_000
+    assert Transcripts().read(thread.store, "thread").weight_bytes == after
 
 
 def test_records_of_others_in_between_are_not_missed(thread: Rig, script: Script):
