@@ -14,9 +14,10 @@ from typing import Protocol
 import psycopg
 
 from thread_objects.contract.messages import LogRecord, Settlement, SubmissionStatus
+from thread_objects.contract.operations import InspectAnswer, InspectRequest
 from thread_objects.errors import StoreUnavailable
 
-from . import log, reads
+from . import inspections, log, reads
 from .engine import NOTIFY_CHANNEL, Database, Row
 from .postgres import translated as postgres_errors
 from .sqlite import translated as sqlite_errors
@@ -62,6 +63,14 @@ class SqlReader:
     def log(self, thread_id: str, *, after: int, limit: int) -> list[LogRecord]:
         """A page of the log; empty for a Thread that does not exist."""
         return self._database.read(lambda tx: log.page(tx, thread_id, after=after, limit=limit))
+
+    def inspect(self, request: InspectRequest, *, now: int) -> InspectAnswer:
+        """One question of an operator."""
+        return self._database.read(lambda tx: inspections.answer(tx, request, now=now, retry_contract=None))
+
+    def tails(self, thread_ids: Sequence[str]) -> dict[str, int]:
+        """How long the logs of these Threads are."""
+        return self._database.read(lambda tx: inspections.tails(tx, thread_ids))
 
     def wait_for_change(self, timeout_ms: int) -> bool:
         """Wait until something was committed, at most this long."""

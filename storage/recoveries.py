@@ -4,10 +4,11 @@ from thread_objects.contract.messages import Settlement
 from thread_objects.contract.states import SubmissionState
 from thread_objects.contract.views import Fault
 from thread_objects.core import ledger
+from thread_objects.core.batches import EncodedBatch
 from thread_objects.core.recovery import AbortFact, Ownership, Snapshot, Suspension
 from thread_objects.errors import NotFound
 
-from . import admission, approvals, children, faults, lanes, settlements, submissions, unknown
+from . import admission, approvals, children, faults, lanes, log, settlements, submissions, unknown
 from .engine import Transaction
 from .submissions import OPEN, Submission
 
@@ -105,6 +106,15 @@ def make_ready(tx: Transaction, submission_id: str, *, deployment_id: str, now: 
     established = row.parent is None or children.has_lineage(tx, row.thread_id)
     if row.state is SubmissionState.ADMITTED and established:
         submissions.move(tx, row, ledger.Operation.MARK_READY, ready_at=now)
+
+
+def annotate(tx: Transaction, submission_id: str, batch: EncodedBatch) -> bool:
+    """Append the audit of a repair that took no claim. False for an empty log, which gets none."""
+    lane, row = _locked_row(tx, submission_id)
+    if not lane.materialized or lane.tail_sequence == 0:
+        return False
+    log.append_unowned(tx, lane, [batch], row.submission_id)
+    return True
 
 
 def publish_queued_abort(tx: Transaction, submission_id: str, *, now: int) -> Settlement | None:

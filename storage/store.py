@@ -8,10 +8,12 @@ from thread_objects.archives import check_archive
 from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, ItemAnswer, ReadAnswer, ReadRequest
 from thread_objects.contract.archive import ArchiveReport
 from thread_objects.contract.messages import LogRecord, Settlement
+from thread_objects.contract.operations import InspectAnswer, InspectRequest
 from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.recovery_events import EventStanding, RecoveryEvent
 from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
 from thread_objects.core.archive import ArchiveDefect
+from thread_objects.core.explain import RetryContract
 from thread_objects.core.recovery import Snapshot
 from thread_objects.errors import ArchiveRefused, LedgerError, StoreUnavailable
 from thread_objects.ports import (
@@ -36,6 +38,7 @@ from . import (
     faults,
     fleet,
     handing,
+    inspections,
     lanes,
     log,
     marks,
@@ -384,6 +387,17 @@ class SqlStore(SqlTies):
             return self._database.write(lambda tx: archiving.write(tx, archive, checked, object_id=object_id, now=now))
         except ArchiveDefect as error:
             raise ArchiveRefused(str(error), reason=error.reason, line=error.line) from error
+
+    def inspect(
+        self, request: InspectRequest, *, now: int, retry_contract: RetryContract | None = None
+    ) -> InspectAnswer:
+        """One question of an operator."""
+        return self._database.read(lambda tx: inspections.answer(tx, request, now=now, retry_contract=retry_contract))
+
+    def annotate(self, submission_id: str, batch: Batch) -> bool:
+        """Append the audit of a repair that took no claim."""
+        encoded = log.encode(batch)
+        return self._database.write(lambda tx: recoveries.annotate(tx, submission_id, encoded))
 
     # --- the plain log (beyond the port: import, verification) ---
 

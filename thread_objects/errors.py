@@ -300,6 +300,30 @@ class OperationDenied(ThreadError):
     summary = "operation denied"
     operation: str
     reason: str
+    thread_id: str | None = None
+    submission_id: str | None = None
+
+
+class RetryRefused(ThreadError):
+    """A retry has nothing to execute: the row is settled, or somebody must answer first. Nothing was changed.
+
+    `refused_because`: settled, await-unknown-resolution or await-approval-decision.
+    """
+
+    code = "RetryRefused"
+    summary = "nothing to retry"
+    submission_id: str
+    refused_because: str
+    decision_tag: str
+
+
+class WaitCancelled(ThreadError):
+    """Somebody ended this wait by its name. The work goes on."""
+
+    code = "WaitCancelled"
+    retryable = True
+    summary = "the wait was ended"
+    waiter: str
 
 
 class DurableAlarmError(ThreadError):

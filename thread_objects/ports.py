@@ -23,10 +23,12 @@ from thread_objects.contract.messages import (
     Settlement,
     SubmissionStatus,
 )
+from thread_objects.contract.operations import InspectAnswer, InspectRequest
 from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.recovery_events import EventStanding, RecoveryEvent
 from thread_objects.contract.states import SubmissionState
 from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
+from thread_objects.core.explain import RetryContract
 from thread_objects.core.faults import RecoveryFailure as RecoveryFailure  # noqa: PLC0414 - named by the Store
 from thread_objects.core.recovery import LostCall, Reconciled, Snapshot
 from thread_objects.ties import Ties
@@ -379,6 +381,21 @@ class Store(Ties, Protocol):
     def read(self, request: ReadRequest) -> ReadAnswer:
         """One read for a client that has no database of its own."""
 
+    # --- operators -----------------------------------------------------------------------------------------------
+    def inspect(
+        self, request: InspectRequest, *, now: int, retry_contract: RetryContract | None = None
+    ) -> InspectAnswer:
+        """One question of an operator, on one snapshot. Writes nothing.
+
+        `retry_contract` tells of a stored permission to retry whether the code still offers its operation.
+        """
+
+    def annotate(self, submission_id: str, batch: Batch) -> bool:
+        """Append the audit of a repair that took no claim, at the log's epoch. An empty log gets none (False).
+
+        Raises `AppendConflict` where its id stands for another audit.
+        """
+
 
 class Reader(Protocol):
     """What a client reads for itself. One per process; safe to use from one thread at a time."""
@@ -394,6 +411,12 @@ class Reader(Protocol):
 
     def log(self, thread_id: str, *, after: int, limit: int) -> list[LogRecord]:
         """Records past a sequence; empty for a Thread that does not exist."""
+
+    def inspect(self, request: InspectRequest, *, now: int) -> InspectAnswer:
+        """One question of an operator, on one snapshot. A permission to retry is told as `unchecked`."""
+
+    def tails(self, thread_ids: Sequence[str]) -> dict[str, int]:
+        """How long the logs of these Threads are; nothing for a Thread that does not exist."""
 
     def wait_for_change(self, timeout_ms: int) -> bool:
         """Return when something was committed since the last call (True), or after `timeout_ms` (False).

@@ -14,6 +14,8 @@ from storage.sqlite import SqliteTransaction
 from tests.contract.world import THREAD, World, call
 from thread_objects.contract import ids
 from thread_objects.contract.activities import ReadRequest
+from thread_objects.contract.operations import InspectRequest, ObligationsQuery, Operation
+from thread_objects.contract.records import RepairAnnotated
 from thread_objects.contract.states import Decision, Outcome, ResolutionKind
 from thread_objects.core.faults import RecoveryFailure
 from thread_objects.ports import Checkpoint, ClaimRequest
@@ -79,12 +81,34 @@ def everything(world: World) -> None:
     store.objects_owed_by(["agent"], after="", limit=10, ready_by=world.now)
     store.clear_mark(THREAD, 99)
     store.read(ReadRequest(submission_id=claim.submission_id))
+    for request in inspections(claim.submission_id):
+        store.inspect(request, now=world.now)
+    store.annotate(claim.submission_id, world.batch("audit", ("audit", RepairAnnotated(reason="recovery:X"))))
     reader = open_reader(world.url)
     reader.status(claim.submission_id)
     reader.find(THREAD, "pat", "k1")
     reader.settlements([claim.submission_id])
     reader.log(THREAD, after=0, limit=10)
+    reader.tails([THREAD])
     reader.close()
+
+
+def inspections(sid: str) -> list[InspectRequest]:
+    """Every question of an operator."""
+    query = ObligationsQuery(aging_seconds=60, overdue_seconds=600)
+    past = query.model_copy(update={"after": f'[1,"{THREAD}","{THREAD}",1]'})
+    of_thread = query.model_copy(update={"thread_id": THREAD})
+    return [
+        InspectRequest(operation=Operation.EXPLAIN, submission_id=sid),
+        InspectRequest(operation=Operation.EXPLAIN_THREAD, thread_id=THREAD),
+        InspectRequest(operation=Operation.VERIFY, thread_id=THREAD),
+        InspectRequest(operation=Operation.REPORT, thread_id=THREAD),
+        InspectRequest(operation=Operation.OBSERVE, thread_id=THREAD),
+        *(
+            InspectRequest(operation=Operation.SCAN_OBLIGATIONS, obligations=asked)
+            for asked in (query, past, of_thread)
+        ),
+    ]
 
 
 @pytest.fixture
@@ -218,6 +242,12 @@ def one_turn(world: World, key: str) -> dict[str, int]:
     cost("run_records", lambda: store.run_records(receipt.submission_id))
     cost("page", lambda: store.records(THREAD, after=claim.tail.sequence - 3, limit=3))
     cost("status", lambda: store.read(ReadRequest(submission_id=receipt.submission_id)))
+    explain, _, _, _, _, scan, past, of_thread = inspections(receipt.submission_id)
+    cost("explain", lambda: store.inspect(explain, now=world.now))
+    cost("obligations", lambda: store.inspect(scan, now=world.now))
+    cost("obligations past a cursor", lambda: store.inspect(past, now=world.now))
+    cost("obligations of a thread", lambda: store.inspect(of_thread, now=world.now))
+    cost("tails", lambda: store.inspect(inspections("")[4], now=world.now))
     cost("old_marks", lambda: store.old_marks(before=world.now, limit=10))
     cost("finish", lambda: world.finish(claim))
     return costs

@@ -228,6 +228,11 @@ class World:
             )
         return self.store.finish(claim, before, settled(claim, outcome, result=result), now=self.now)[0]
 
+    def submit_and_begin(self, key: str) -> Claim:
+        """Submit and claim."""
+        self.submit(key)
+        return self.begin(attempt=f"attempt-{key}")
+
     def run_through(self, key: str, *, thread: str = THREAD) -> Receipt:
         """Submit, run and settle in three transactions."""
         receipt = self.submit(key, thread=thread)

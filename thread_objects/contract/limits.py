@@ -100,6 +100,15 @@ REPORT_ROWS_MAX = 256
 OPEN_CALLS_MAX = 32
 LANE_FAILURES_MAX = 64
 
+# --- operator (cancellation hints and denial reasons are the contract's, the rest the port's own) ---------------
+EXPLAINED_ROWS_MAX = 32
+EXPLAINED_CALLS_MAX = 64
+OBLIGATIONS_PAGE_MAX = 256
+OBLIGATIONS_SCAN_MAX = 1_024  # rows that one page looks at, so that a filter that matches nothing stays bounded
+CANCELLATION_HINTS_MAX = 1_024
+DENIAL_CHARS_MAX = 4_096
+AUTHORISER_TIMEOUT_MS = 2_000  # a batch of mutations has 3 s in all
+
 # --- run policy defaults (the port's own) -----------------------------------------------------------------------
 RUN_TURNS_MAX = 100
 RUN_TOOL_CALLS_MAX = 4_096
