@@ -25,6 +25,7 @@ from temporalio.worker import Worker
 
 from thread_objects import _runtime
 from thread_objects.agents import load_registry
+from thread_objects.authorising import ALLOWS_ALL, Authorisation, load_authoriser
 from thread_objects.clock import SystemClock
 from thread_objects.connection import connect
 from thread_objects.contract import names
@@ -37,6 +38,7 @@ from thread_objects.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from thread_objects.agents import Registry
+    from thread_objects.authorising import Authoriser
 
 STICKY_TIMEOUT = timedelta(seconds=2)
 """How long a workflow task waits for the worker that has the object in memory: after kill -9 this is lost time."""
@@ -60,11 +62,13 @@ def _parts() -> tuple[Any, ...]:
             "activities.attempt",
             "activities.courier",
             "activities.ledger",
+            "activities.operating",
             "activities.recovery",
             "activities.sweep",
             "activities.waves",
             "workflows.payloads",
             "workflows.sandbox",
+            "workflows.thread_inspect",
             "workflows.thread_object",
             "workflows.thread_read",
         )
@@ -84,12 +88,22 @@ def _settle_memory() -> None:
 class WorkerProcess:
     """One worker process: opened by `start`, closed by `stop`, both bounded."""
 
-    def __init__(self, settings: Settings, registry: Registry, extensions: Extensions | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        extensions: Extensions | None = None,
+        *,
+        authoriser: Authoriser | None = None,
+    ) -> None:
         if settings.database_url is None:
             raise ConfigError(setting="database_url", reason="a worker needs a database")
         self._settings = settings
         self._registry = registry
         self._extensions = extensions or Extensions()
+        if authoriser is None and settings.authoriser is not None:
+            authoriser = load_authoriser(settings.authoriser)
+        self._authorisation = Authorisation(authoriser)
         # Host and process id let the next worker on this machine see at once that this one is gone.
         self.ready = asyncio.Event()
         self.identity = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
@@ -102,11 +116,13 @@ class WorkerProcess:
             attempt,
             courier,
             ledger,
+            operating,
             recovery,
             sweep,
             waves,
             payloads,
             sandbox,
+            thread_inspect,
             thread_object,
             thread_read,
         ) = _parts()
@@ -147,6 +163,10 @@ class WorkerProcess:
             registry=view,
             head_starts=attempt_activities.head_starts,
             installed=installed,
+            authorisation=self._authorisation,
+        )
+        operator_activities = operating.OperatorActivities(
+            store, clock=clock, registry=self._registry, view=view, authorisation=self._authorisation
         )
         wave_activities = waves.WaveActivities(self._extensions, store, clock=clock)
         alarm_activities = alarms.AlarmActivities(self._extensions.alarms)
@@ -171,12 +191,15 @@ class WorkerProcess:
             main = Worker(
                 temporal,
                 task_queue=settings.task_queue,
-                workflows=[thread_object.ThreadObject, thread_read.ThreadRead],
+                workflows=[thread_object.ThreadObject, thread_read.ThreadRead, thread_inspect.ThreadInspect],
                 activities=[
                     ledger_activities.apply_mutations,
                     ledger_activities.survey,
                     ledger_activities.clear_mark,
                     ledger_activities.read,
+                    operator_activities.inspect,
+                    operator_activities.verify,
+                    operator_activities.retry,
                     recovery_activities.recover,
                     attempt_activities.attempt,
                     wave_activities.recovery_events,
@@ -204,6 +227,8 @@ class WorkerProcess:
                 sweeping = asyncio.create_task(sweeper.run())
                 _settle_memory()
                 self.ready.set()
+                if not self._authorisation.installed:
+                    log.info(ALLOWS_ALL)
                 log.info(READY_LINE, identity=self.identity, task_queue=settings.task_queue, agents=len(self._registry))
                 await stopping.wait()
                 log.info("worker draining", seconds=settings.drain_s)

@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 from temporalio import activity
 
 from thread_objects import failpoints
+from thread_objects.authorising import Authorisation
 from thread_objects.clock import Clock
 from thread_objects.contract import names
 from thread_objects.contract.activities import (
@@ -28,6 +29,7 @@ from thread_objects.errors import ThreadError, to_application_error
 from thread_objects.ports import Store
 
 from .head_start import HeadStarts
+from .permission import asked_by_read, denials
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,6 +60,7 @@ class LedgerActivities:
         registry: Registry,
         head_starts: HeadStarts | None = None,
         installed: Installed | None = None,
+        authorisation: Authorisation | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -65,13 +68,14 @@ class LedgerActivities:
         self._registry = registry
         self._head_starts = head_starts
         self._installed = installed or Installed()
+        self._authorisation = authorisation or Authorisation()
 
     @activity.defn(name=names.ACTIVITY_APPLY, no_thread_cancel_exception=True)
     @translated
     def apply_mutations(self, request: ApplyRequest) -> ApplyAnswer:
         """Apply a batch and answer each item, with the object's survey."""
         failpoints.hit("apply:before")
-        answer = self._store.apply(request, worker=self._worker, registry=self._registry, now=self._clock.now())
+        answer = self._allowed(request) if self._authorisation.installed else self._apply(request)
         failpoints.hit("apply:after")
         # A required publication goes before all native work; the object may not have heard of it yet.
         head_starts = None if self._installed.publication else self._head_starts
@@ -85,6 +89,20 @@ class LedgerActivities:
         if request.installed != self._installed.digest:
             update["installed"] = self._installed
         return answer.model_copy(update=update) if update else answer
+
+    def _apply(self, request: ApplyRequest) -> ApplyAnswer:
+        return self._store.apply(request, worker=self._worker, registry=self._registry, now=self._clock.now())
+
+    def _allowed(self, request: ApplyRequest) -> ApplyAnswer:
+        """Apply what the authoriser allows. A denied item is answered, and neither read nor written for."""
+        denied = denials(self._authorisation, request.items)
+        rest = tuple(item for item in request.items if item.n not in denied)
+        if rest:
+            answer = self._apply(request.model_copy(update={"items": rest}))
+        else:
+            answer = ApplyAnswer(answers=(), survey=self._store.survey(request.object_id), registry=self._registry)
+        answered = {item.n: item for item in answer.answers} | denied
+        return answer.model_copy(update={"answers": tuple(answered[item.n] for item in request.items)})
 
     @activity.defn(name=names.ACTIVITY_SURVEY, no_thread_cancel_exception=True)
     @translated
@@ -111,4 +129,6 @@ class LedgerActivities:
     @translated
     def read(self, request: ReadRequest) -> ReadAnswer:
         """One read for a client without a database."""
+        if self._authorisation.installed:
+            self._authorisation.refuse(asked_by_read(request))
         return self._store.read(request)

@@ -4,7 +4,7 @@ The claim is the only authority on liveness. Under it the row is read and classi
 longer holds is dropped, since whoever was at work in between has changed what is to be done.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -63,10 +63,13 @@ class ShortClaims:
         attempt_id: str,
         ended_attempts: Sequence[str],
         deployment_id: str,
+        asked: Mapping[str, str] | None = None,
     ) -> None:
         self.store = store
         self.watch = watch
         self.deployment_id = deployment_id
+        self.asked = asked
+        """Who had the decision executed, and why; told in its audit. None: recovery did so by itself."""
         self._producer_id = producer_id
         self._attempt_id = attempt_id
         self._ended_attempts = tuple(ended_attempts)
@@ -128,6 +131,6 @@ class ShortClaims:
         if held.claim.tail.sequence == 0:
             return
         now = self.watch.repairing("audit repair")
-        batch = repair_batch(held.snapshot, tag(decision), now, deployment_id=self.deployment_id)
+        batch = repair_batch(held.snapshot, tag(decision), now, deployment_id=self.deployment_id, asked=self.asked)
         with suppress(Exception):
             held.claim = held.claim.at(self.store.append(held.claim, batch, now=now))

@@ -23,6 +23,11 @@ def status(tx: Transaction, submission_id: str) -> SubmissionStatus | None:
     return None if row is None else _status(tx, row)
 
 
+def of_thread(found: SubmissionStatus | None, thread_id: str | None) -> SubmissionStatus | None:
+    """The status, unless it is another Thread's than the one named: an id alone must not reach across."""
+    return None if found is not None and thread_id not in (None, found.thread_id) else found
+
+
 def find(tx: Transaction, thread_id: str, principal: str, key: str) -> SubmissionStatus | None:
     """The Submission of an idempotency key."""
     row = submissions.find_key(tx, thread_id, principal, key)
@@ -59,7 +64,7 @@ def answer(tx: Transaction, request: ReadRequest) -> ReadAnswer:
     """One read of a client without a database. A page may be short: it fits the wire and holds at least one record."""
     found = None
     if request.submission_id is not None:
-        found = status(tx, request.submission_id)
+        found = of_thread(status(tx, request.submission_id), request.thread_id)
     elif request.thread_id is not None and request.principal is not None and request.key is not None:
         found = find(tx, request.thread_id, request.principal, request.key)
     records: list[LogRecord] = []

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from thread_objects.contract.reports import Verification
 from thread_objects.contract.states import Outcome, SubmissionState
-from thread_objects.core.verification import CommittedRecord, LedgerRow, LogEnd, verify
+from thread_objects.core.verification import Bound, CommittedRecord, LedgerRow, LogEnd, verify
 from thread_objects.errors import CorruptRecord
 
-from . import lanes
+from . import checkpoints, lanes
 from .engine import Transaction
 
 _ROWS_PAGE = 1_024
@@ -23,6 +23,7 @@ def verification(tx: Transaction, thread_id: str, *, require_all_settled: bool) 
         ledger_rows(tx, thread_id),
         committed_records(tx, thread_id),
         end=None if lane is None else LogEnd(lane.tail_sequence, lane.tail_digest),
+        checkpoints=[Bound(sequence, digest) for sequence, digest in checkpoints.bindings(tx, thread_id)],
         require_all_settled=require_all_settled,
     )
 

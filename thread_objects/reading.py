@@ -16,6 +16,7 @@ from thread_objects.calls import RETRY_S
 from thread_objects.contract import ids, limits, names
 from thread_objects.contract.activities import ReadAnswer, ReadRequest
 from thread_objects.contract.messages import LogRecord, SubmissionStatus
+from thread_objects.contract.operations import Operation
 from thread_objects.errors import InvalidInput, StoreUnavailable, StreamEnded
 from thread_objects.objects import RPC_TIMEOUT, Objects
 from thread_objects.ports import Reader
@@ -49,21 +50,49 @@ class Reading:
             await asyncio.to_thread(self._reader.close)
             self._reader = None
 
-    async def status(self, submission_id: str) -> SubmissionStatus | None:
-        """Where a Submission stands."""
-        return (await self._read(ReadRequest(submission_id=submission_id))).status
+    async def status(
+        self,
+        submission_id: str,
+        thread_id: str | None = None,
+        *,
+        caller: str = "",
+        operation: Operation = Operation.STATUS,
+        by_wire: bool = False,
+    ) -> SubmissionStatus | None:
+        """Where a Submission stands. None too where it is another Thread's than the one named.
 
-    async def find(self, thread_id: str, principal: str, key: str) -> SubmissionStatus | None:
+        `by_wire` asks a worker, also where this client has a database.
+        """
+        request = ReadRequest(
+            submission_id=submission_id, thread_id=thread_id, operation=operation.value, caller=caller
+        )
+        return (await self._read(request, by_wire=by_wire)).status
+
+    async def find(self, thread_id: str, principal: str, key: str, *, caller: str = "") -> SubmissionStatus | None:
         """The Submission of an idempotency key."""
-        return (await self._read(ReadRequest(thread_id=thread_id, principal=principal, key=key))).status
+        request = ReadRequest(thread_id=thread_id, principal=principal, key=key, caller=caller)
+        return (await self._read(request)).status
 
-    async def log(self, thread_id: str, *, after: int, limit: int) -> list[LogRecord]:
+    async def log(self, thread_id: str, *, after: int, limit: int, caller: str = "") -> list[LogRecord]:
         """A page of a Thread's log."""
         if not 1 <= limit <= limits.READ_PAGE_RECORDS_MAX:
             raise InvalidInput(what="limit", limit="read-page", actual=limit, maximum=limits.READ_PAGE_RECORDS_MAX)
-        return list((await self._read(ReadRequest(thread_id=thread_id, after=after, limit=limit))).records)
+        request = ReadRequest(thread_id=thread_id, after=after, limit=limit, caller=caller)
+        return list((await self._read(request)).records)
 
-    async def follow(self, thread_id: str, *, after: int = 0, until: str | None = None) -> AsyncIterator[LogRecord]:
+    async def with_reader(self, work: Callable[[Reader], T]) -> T:
+        """Run a short read on the database connection, one at a time."""
+
+        def read() -> T:
+            reader = self._reader = self._reader or self.open_reader()
+            return work(reader)
+
+        async with self._lock:
+            return await asyncio.to_thread(read)
+
+    async def follow(
+        self, thread_id: str, *, after: int = 0, until: str | None = None, caller: str = ""
+    ) -> AsyncIterator[LogRecord]:
         """The log from `after` on, as it grows. Ends after the settlement of `until`; without it, never by itself.
 
         A stream that ends in any other way raises: `StreamEnded` when the client was closed, `StoreUnavailable`
@@ -73,7 +102,7 @@ class Reading:
         while True:
             if self._closed:
                 raise StreamEnded(thread_id=thread_id)
-            page = await self.outlasting(partial(self.log, thread_id, after=after, limit=FOLLOW_PAGE))
+            page = await self.outlasting(partial(self.log, thread_id, after=after, limit=FOLLOW_PAGE, caller=caller))
             for record in page:
                 after = record.sequence
                 yield record
@@ -94,10 +123,9 @@ class Reading:
                     raise
                 await asyncio.sleep(0.25)
 
-    async def _read(self, request: ReadRequest) -> ReadAnswer:
-        if self._settings.database_url is not None:
-            async with self._lock:
-                return await asyncio.to_thread(self._read_database, request)
+    async def _read(self, request: ReadRequest, *, by_wire: bool = False) -> ReadAnswer:
+        if self._settings.database_url is not None and not by_wire:
+            return await self.with_reader(partial(_read_database, request))
 
         async def ask() -> ReadAnswer:
             answer: ReadAnswer = await self._temporal.execute_workflow(
@@ -113,12 +141,14 @@ class Reading:
 
         return await self._objects.call(ask)
 
-    def _read_database(self, request: ReadRequest) -> ReadAnswer:
-        reader = self._reader = self._reader or self.open_reader()
-        if request.submission_id is not None:
-            return ReadAnswer(status=reader.status(request.submission_id))
-        if request.key is not None and request.principal is not None and request.thread_id is not None:
-            return ReadAnswer(status=reader.find(request.thread_id, request.principal, request.key))
-        if request.thread_id is None:
-            raise InvalidInput(what="nothing to read")
-        return ReadAnswer(records=tuple(reader.log(request.thread_id, after=request.after, limit=request.limit)))
+
+def _read_database(request: ReadRequest, reader: Reader) -> ReadAnswer:
+    if request.submission_id is not None:
+        found = reader.status(request.submission_id)
+        elsewhere = found is not None and request.thread_id not in (None, found.thread_id)
+        return ReadAnswer(status=None if elsewhere else found)
+    if request.key is not None and request.principal is not None and request.thread_id is not None:
+        return ReadAnswer(status=reader.find(request.thread_id, request.principal, request.key))
+    if request.thread_id is None:
+        raise InvalidInput(what="nothing to read")
+    return ReadAnswer(records=tuple(reader.log(request.thread_id, after=request.after, limit=request.limit)))

@@ -54,6 +54,10 @@ class Settings(BaseSettings):
     """`package.module:registry`, the registry a worker serves."""
     extensions: str | None = None
     """`package.module:extensions`, what a worker serves beside agents."""
+    authoriser: str | None = None
+    """`package.module:callable`, asked before every operation; without one everything is allowed."""
+    caller: str | None = Field(None, min_length=1, max_length=limits.NAME_CHARS_MAX)
+    """Who asks, where an operation records nobody; told to the authoriser."""
     attempts: int = Field(32, ge=1, le=1_000)
     """Attempts that one worker process runs at a time, each on a thread of its own."""
     head_starts: int = Field(4, ge=0, le=64)

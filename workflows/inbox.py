@@ -22,6 +22,7 @@ from thread_objects.contract.messages import (
     Mutation,
     ResolveApproval,
     ResolveUnknown,
+    Retry,
     Schedule,
     Submit,
     Wake,
@@ -40,6 +41,7 @@ _KINDS: dict[str, TypeAdapter[Any]] = {
     names.SCHEDULE: TypeAdapter(Schedule),
     names.SET_ALARM: TypeAdapter(SetAlarm),
     names.CANCEL_ALARM: TypeAdapter(CancelAlarm),
+    names.RETRY: TypeAdapter(Retry),
 }
 
 Message = Mutation | Schedule
@@ -58,7 +60,7 @@ def carried_bytes(mutation: Message, args: Sequence[RawValue]) -> int:
     return max(payload_bytes(args), len(mutation.model_dump_json(by_alias=True).encode()))
 
 
-def decode(name: str, args: Sequence[RawValue], *, bytes_max: int) -> Message | Wake | AlarmMessage:
+def decode(name: str, args: Sequence[RawValue], *, bytes_max: int) -> Message | Wake | Retry | AlarmMessage:
     """One message from its raw argument. Raises `InvalidInput` and nothing else, whatever was sent."""
     adapter = _KINDS.get(name)
     if adapter is None:
@@ -71,7 +73,7 @@ def decode(name: str, args: Sequence[RawValue], *, bytes_max: int) -> Message | 
     if len(args) != 1:
         raise InvalidInput(what=f"{name}: exactly one argument is expected, {len(args)} came")
     try:
-        decoded: Message | Wake | AlarmMessage = adapter.validate_json(args[0].payload.data)
+        decoded: Message | Wake | Retry | AlarmMessage = adapter.validate_json(args[0].payload.data)
     except (ValidationError, ValueError, RecursionError) as error:
         raise InvalidInput(what=f"{name}: {_first_complaint(error)}") from None
     return decoded

@@ -205,7 +205,7 @@ class PassRunner:
             )
         except (FailureError, asyncio.CancelledError):
             # Recovery takes short claims too; one that died with its worker must not hold the Thread for a lease.
-            self._note_ended(command.thread_id, attempt_id)
+            self.note_ended(command.thread_id, attempt_id)
             raise
         return answer
 
@@ -236,14 +236,15 @@ class PassRunner:
             answer: AttemptAnswer = await handle
         except (FailureError, asyncio.CancelledError):
             # The activity is closed, so its lease may be superseded at once; the epoch fences a zombie.
-            self._note_ended(thread_id, attempt_id)
+            self.note_ended(thread_id, attempt_id)
             raise
         finally:
             self._handles.pop(thread_id, None)
             self.running.pop(thread_id, None)
         return answer
 
-    def _note_ended(self, thread_id: str, attempt_id: str) -> None:
+    def note_ended(self, thread_id: str, attempt_id: str) -> None:
+        """This activity is over without an answer: a lease it left may be superseded."""
         self.ended[thread_id] = [*self.ended.get(thread_id, []), attempt_id][-limits.ENDED_ATTEMPTS_MAX :]
 
     # --- ends ------------------------------------------------------------------------------------------------------

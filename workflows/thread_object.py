@@ -17,7 +17,7 @@ from temporalio.common import RawValue
 from thread_objects.contract import limits, names
 from thread_objects.contract.alarms import NamedAlarm
 from thread_objects.contract.lanes import Installed
-from thread_objects.contract.messages import Schedule, Wake
+from thread_objects.contract.messages import Retry, Schedule, Wake
 from thread_objects.contract.object import Carried, EndedAttempts, ObjectStart
 from thread_objects.contract.reports import (
     AlarmView,
@@ -37,6 +37,7 @@ from . import inbox as _inbox
 from .deliveries import Deliveries
 from .passes import PassRunner
 from .pump import Pump
+from .retries import Retries
 from .timer import Timer, now_ms
 from .views import alarm_view, generation_view, lane_views, named_alarms, object_report, status_view
 from .waves import WaveRunner
@@ -81,6 +82,7 @@ class ThreadObject:
         self.passes = PassRunner(self, carried)
         self.waves = WaveRunner(self, carried)
         self.deliveries = Deliveries(self)
+        self.retries = Retries(self)
         self.timer = Timer(self._timer_deadline)
         self.maintenance.ensure_alarm(now_ms())
 
@@ -91,8 +93,8 @@ class ThreadObject:
         """Passes, one at a time, until it is time for a fresh history."""
         del start  # taken by __init__; handlers may have run since, so it must not be read again here
         side = [self.watched(work) for work in (self.pump.run(), self.timer.follow(), self.deliveries.run())]
-        while not self.continue_wanted():
-            await workflow.wait_condition(lambda: self._pass_due() or self.continue_wanted() or self.broken is not None)
+        while not self._leaving():
+            await workflow.wait_condition(lambda: self._pass_due() or self._leaving() or self.broken is not None)
             self.raise_broken()
             if self._pass_due():
                 await self.passes.run_one()
@@ -172,6 +174,9 @@ class ThreadObject:
             or self.updates * parts >= config.continue_updates * times
         )
 
+    def _leaving(self) -> bool:
+        return self.continue_wanted() and not self.retries.busy
+
     async def _drain(self) -> None:
         """Finish the batch in hand, take no new one, answer every waiting update."""
         self.closing = True
@@ -224,6 +229,8 @@ class ThreadObject:
             if isinstance(message, _inbox.AlarmMessage):
                 self.deliveries.take(message)
                 return
+            if isinstance(message, Retry):
+                raise InvalidInput(what="retry: it is answered, so it is asked as an update")
             mutation = message
             if isinstance(mutation, Schedule) and self.maintenance.handles(mutation.lane):
                 self.pump.schedule(mutation)
@@ -250,6 +257,11 @@ class ThreadObject:
             return self._take_alarm(mutation)
         if isinstance(mutation, Schedule) and self.maintenance.handles(mutation.lane):
             return self.pump.schedule(mutation)
+        if isinstance(mutation, Retry):
+            try:
+                return await self.retries.ask(mutation)
+            except ThreadError as error:
+                raise to_application_error(error) from None
         if self.closing:
             raise to_application_error(Busy(reason="the object is moving to a fresh history"))
         waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -33,6 +33,7 @@ from thread_objects.contract.states import (
 )
 from thread_objects.core.faults import RecoveryFailure
 from thread_objects.errors import AppendConflict, CorruptRecord, InvalidInput
+from thread_objects.ports import Checkpoint
 
 FAILURE = RecoveryFailure(phase="history", reason="failure", error_tag="X", operation="read")
 
@@ -481,6 +482,20 @@ def test_a_body_that_was_changed_breaks_the_chain(world: World):
         world, "UPDATE records SET body = REPLACE(body, 'hello', 'jello') WHERE record_id = :rid", rid=record.record_id
     )
     assert failed(verified(world)) == {"digest-chain"}
+
+
+def test_a_stored_checkpoint_is_bound_to_the_log(world: World):
+    """What the store kept passes; one whose digest is not the log's, or that is ahead of its end, fails."""
+    claim = world.submit_and_begin("k1")
+    tail = world.store.tail(THREAD)
+    world.store.save_checkpoint(
+        Checkpoint(thread_id=THREAD, sequence=tail.sequence, digest=tail.digest, body={}),
+        now=world.now,
+    )
+    world.finish(claim)
+    assert verified(world).ok
+    tamper(world, "UPDATE checkpoints SET digest = 'x'")
+    assert failed(verified(world)) == {"checkpoint-binding"}
 
 
 # --- the audit of a repair without a claim ------------------------------------------------------------------------------

@@ -4,12 +4,12 @@ Rule guarded: one binding per id, and a key that is the same in every process se
 whatever order they were listed.
 """
 
-import importlib
 from collections.abc import Iterable, Iterator
 
 from thread_objects.agents.binding import AgentBinding
 from thread_objects.core.digests import of_value
 from thread_objects.errors import BindingError, BindingUnavailable, ConfigError
+from thread_objects.importing import imported
 from thread_objects.ports import Reconciler
 
 
@@ -59,16 +59,7 @@ def load_registry(path: str) -> Registry:
 
     Raises `ConfigError` when it cannot be imported or is none. Errors raised by the module itself pass through.
     """
-    module_name, colon, attribute = path.partition(":")
-    if not (module_name and colon and attribute):
-        raise ConfigError(setting="agents", reason=f"{path!r} is not of the form package.module:registry")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise
-        raise ConfigError(setting="agents", reason=f"there is no module {error.name!r}") from None
-    found = getattr(module, attribute, None)
+    found = imported(path, setting="agents", what="registry")
     if callable(found) and not isinstance(found, Registry):
         found = found()
     if not isinstance(found, Registry):

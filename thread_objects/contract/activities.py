@@ -182,6 +182,9 @@ class ReadRequest(Wire):
     key: str | None = None
     after: int = 0
     limit: int = 0
+    operation: str = ""
+    """What the read is for, and `caller` who asks: for the worker's authoriser."""
+    caller: str = ""
 
 
 class ReadAnswer(Wire):

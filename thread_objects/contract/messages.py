@@ -121,6 +121,19 @@ class Scheduled(Wire):
     counted: bool
 
 
+class Retry(Wire):
+    """Execute, now, what recovery would decide for a Submission. Asked as an update only: it is answered.
+
+    Never reaches the inbox: it changes nothing by itself, and everything it does may be repeated.
+    """
+
+    kind: Literal["retry"] = "retry"
+    thread_id: Id
+    submission_id: Id
+    author: Name
+    reason: Annotated[str, Field(min_length=1, max_length=limits.REASON_CHARS_MAX)]
+
+
 class Wake(Wire):
     """A hint. Grants nothing and proves nothing; `mark` is set by the mark sweep only."""
 

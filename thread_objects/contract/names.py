@@ -13,6 +13,7 @@ WAKE = "wake"
 SCHEDULE = "schedule"
 SET_ALARM = "set_alarm"
 CANCEL_ALARM = "cancel_alarm"
+RETRY = "retry"  # an update only
 MUTATIONS = (SUBMIT, ABORT, RESOLVE_APPROVAL, RESOLVE_UNKNOWN, WAKE)
 
 QUERY_REPORT = "report"
@@ -42,3 +43,9 @@ WAVES_QUEUE_SUFFIX = ":waves"
 # A stateless workflow of one local activity, for clients that have no database of their own.
 READ_WORKFLOW_TYPE = "ThreadRead"
 ACTIVITY_READ = "read"
+
+# As well for operators: what they ask, and what they have executed.
+INSPECT_WORKFLOW_TYPE = "ThreadInspect"
+ACTIVITY_INSPECT = "inspect"
+ACTIVITY_VERIFY = "verify"
+ACTIVITY_RETRY = "retry"

@@ -4,7 +4,7 @@ Every batch is built from facts that are not canonical yet, so it is appended on
 from the evidence.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 
 from thread_objects.contract import ids, limits
@@ -182,11 +182,16 @@ def aborted_settlement(snapshot: Snapshot, evidence: Evidence) -> SubmissionSett
     )
 
 
-def repair_batch(snapshot: Snapshot, decision: str, now: int, *, deployment_id: str = "") -> Batch:
-    """The audit of one executed decision. Record and batch share their id: one audit per decision and row."""
+def repair_batch(
+    snapshot: Snapshot, decision: str, now: int, *, deployment_id: str = "", asked: Mapping[str, str] | None = None
+) -> Batch:
+    """The audit of one executed decision. Record and batch share their id: one audit per decision and row.
+
+    `asked`: who had it executed, and why, where recovery did not do so by itself.
+    """
     record_id = ids.repair_record(snapshot.submission_id, decision)
     annotated = RepairAnnotated(
         reason=f"recovery:{decision}",
-        details={"submissionId": snapshot.submission_id, "state": snapshot.state.value},
+        details={"submissionId": snapshot.submission_id, "state": snapshot.state.value, **(asked or {})},
     )
     return _batch(record_id, now, deployment_id, (record_id, annotated))
