@@ -16,8 +16,10 @@ from thread_objects.contract.archive import (
     LedgerLine,
     Place,
     RecordLine,
+    ReservationLine,
     ResolutionLine,
     SubmissionLine,
+    TrailerLine,
     UnknownCallLine,
 )
 from thread_objects.contract.limits import EXPORT_RECORDS_MAX
@@ -37,7 +39,7 @@ _ROWS = 256
 _RECORDS = 32
 """Records that are read at once: 128 MiB of them at worst."""
 
-L = TypeVar("L", SubmissionLine, ApprovalLine, UnknownCallLine, ResolutionLine)
+L = TypeVar("L", SubmissionLine, ApprovalLine, UnknownCallLine, ResolutionLine, ReservationLine)
 
 # --- export ----------------------------------------------------------------------------------------------------
 
@@ -113,15 +115,20 @@ def _ledger(tx: Transaction, thread_id: str) -> Iterator[LedgerLine]:
     yield from _commands(tx, thread_id, ApprovalLine, "approvals", ("tool_call_id",))
     yield from _commands(tx, thread_id, UnknownCallLine, "unknown_calls", ("tool_call_id",))
     yield from _commands(tx, thread_id, ResolutionLine, "unknown_resolutions", ("tool_call_id", "category"))
+    yield from _commands(
+        tx, thread_id, ReservationLine, "child_reservations", ("parent_call_id",), owner="parent_submission_id"
+    )
 
 
-def _commands(tx: Transaction, thread_id: str, kind: type[L], table: str, keys: tuple[str, ...]) -> Iterator[L]:
+def _commands(
+    tx: Transaction, thread_id: str, kind: type[L], table: str, keys: tuple[str, ...], *, owner: str = "submission_id"
+) -> Iterator[L]:
     columns = _columns(kind)
     order = ["s.queue_sequence", *(f"c.{key}" for key in keys)]
     after: list[Any] = [0, *("" for _ in keys)]
     while rows := tx.all(
         f"SELECT s.queue_sequence, {', '.join(f'c.{column}' for column in columns)} FROM submissions s JOIN {table} c"
-        " ON c.submission_id = s.submission_id WHERE s.thread_id = :thread_id AND s.queue_sequence >= :after_0"
+        f" ON c.{owner} = s.submission_id WHERE s.thread_id = :thread_id AND s.queue_sequence >= :after_0"
         f" AND ({', '.join(order)}) > ({', '.join(f':after_{n}' for n in range(len(order)))})"
         f" ORDER BY {', '.join(order)} LIMIT :limit",
         {"thread_id": thread_id, "limit": _ROWS, **{f"after_{n}": value for n, value in enumerate(after)}},
@@ -162,14 +169,11 @@ def write(
     rows = _Rows(tx, header.thread_id, lane.object_id)
     for line in read(archive):
         match line:
-            case SubmissionLine() | ApprovalLine() | UnknownCallLine() | ResolutionLine() | RecordLine():
-                rows.add(line)
-            case HeaderLine():
-                if line != header:
-                    raise ArchiveRefused(reason="malformed", line=1)
-            case _:
-                if line != checked.trailer:
+            case HeaderLine() | TrailerLine():
+                if line not in (header, checked.trailer):
                     raise ArchiveRefused("the archive changed while it was read", reason="archive-digest")
+            case _:
+                rows.add(line)
     rows.flush()
     # Nobody's workflow has heard of these rows. An old mark makes the next sweep tell their object.
     marks.leave_old(tx, lane.object_id, now=now)
@@ -211,6 +215,7 @@ _TABLES: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     ApprovalLine: ("approvals", ()),
     UnknownCallLine: ("unknown_calls", ()),
     ResolutionLine: ("unknown_resolutions", ("resolved_by",)),
+    ReservationLine: ("child_reservations", ()),
 }
 """Where each line goes, and the columns that it does not bring. Batch items of the source mean nothing here."""
 
@@ -243,6 +248,8 @@ class _Rows:
             return
         if self._kind is SubmissionLine:
             self._refuse_known([row["submission_id"] for row in self._waiting])
+        if self._kind is ReservationLine:
+            self._refuse_orphans([row["child_submission_id"] for row in self._waiting])
         if self._kind is RecordLine:
             sql = _INSERT_RECORD
         else:
@@ -278,3 +285,14 @@ class _Rows:
         known = self._tx.one(f"SELECT submission_id FROM submissions WHERE submission_id IN {names}", params)
         if known is not None:
             raise ArchiveRefused(f"{known[0]} is there already", reason="duplicate-submission")
+
+    def _refuse_orphans(self, children: list[str | None]) -> None:
+        """A reservation's child must be here: children's Threads are imported before their parent's."""
+        wanted = sorted({child for child in children if child is not None})
+        names, params = listed("child", wanted)
+        known = {
+            row[0]
+            for row in self._tx.all(f"SELECT submission_id FROM submissions WHERE submission_id IN {names}", params)
+        }
+        if missing := [child for child in wanted if child not in known]:
+            raise ArchiveRefused(f"{missing[0]} is a child whose Thread is not here yet", reason="reference")

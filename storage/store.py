@@ -23,6 +23,7 @@ from thread_objects.ports import (
     Claim,
     ClaimRequest,
     FaultChange,
+    FencedPage,
     OldMark,
     RecoveryFailure,
     Tail,
@@ -46,6 +47,7 @@ from . import (
     recipients,
     recoveries,
     recovery_events,
+    restoring,
     settlements,
     surveys,
 )
@@ -398,6 +400,12 @@ class SqlStore(SqlTies):
         """Append the audit of a repair that took no claim."""
         encoded = log.encode(batch)
         return self._database.write(lambda tx: recoveries.annotate(tx, submission_id, encoded))
+
+    # --- after a restore (beyond the port: operators only) ---
+
+    def fence_restored(self, *, after: str, limit: int, now: int) -> FencedPage:
+        """End every ownership and raise every epoch past a gap, for a page of Threads. Repeating is safe."""
+        return self._database.write(lambda tx: restoring.fence(tx, after=after, limit=limit, now=now))
 
     # --- the plain log (beyond the port: import, verification) ---
 

@@ -16,7 +16,10 @@ from typing import Any, Self
 from thread_objects import _runtime
 from thread_objects.archives import ArchiveFile, check_archive, report_of
 from thread_objects.contract.archive import ArchiveReport
+from thread_objects.contract.limits import RESTORE_PAGE_THREADS
+from thread_objects.contract.reports import RestoreReport
 from thread_objects.errors import ConfigError, InvalidInput
+from thread_objects.ports import FencedPage
 from thread_objects.settings import Settings, load_settings
 
 
@@ -99,6 +102,21 @@ class ThreadDatabase:
         lines = ArchiveFile(archive) if isinstance(archive, Path) else archive
         report: ArchiveReport = self._store.import_thread(lines, object_id=object_id, now=_now())
         return report
+
+    # --- after a restore ------------------------------------------------------------------------------------------
+
+    def fence_restored(self) -> RestoreReport:
+        """Run once on a database restored from a backup, before workers start on it. Repeating is safe.
+
+        Whoever holds an ownership from before or after the backup is refused from then on, and the objects that owe
+        something are marked, so that their workflows, which remember a lost future, look again.
+        """
+        after: str | None = ""
+        threads = objects = 0
+        while after is not None:
+            page: FencedPage = self._store.fence_restored(after=after, limit=RESTORE_PAGE_THREADS, now=_now())
+            after, threads, objects = page.through, threads + page.threads, objects + page.objects
+        return RestoreReport(threads=threads, objects=objects)
 
 
 def _now() -> int:

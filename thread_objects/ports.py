@@ -73,6 +73,15 @@ class CheckpointPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class FencedPage:
+    """A page of Threads fenced after a restore. `through` is the last one; None when there are no more."""
+
+    through: str | None
+    threads: int
+    objects: int
+
+
+@dataclass(frozen=True, slots=True)
 class AbortIntent:
     """The first abort request of a Submission. `record_id` is the id its canonical record has, or will have."""
 

@@ -34,9 +34,9 @@ def sealed(lines: list[Any]) -> list[str]:
     """Lines with a trailer that fits them: what somebody writes who knows the format."""
     body = [line if isinstance(line, str) else canonical(line, LINE) + "\n" for line in lines[:-1]]
     trailer = lines[-1] if isinstance(lines[-1], dict) else parse(lines[-1])
-    counts = {"submissions": 0, "approvals": 0, "unknownCalls": 0, "resolutions": 0, "records": 0}
+    counts = {"submissions": 0, "approvals": 0, "unknownCalls": 0, "resolutions": 0, "reservations": 0, "records": 0}
     names = {"submission": "submissions", "approval": "approvals", "unknown-call": "unknownCalls"}
-    names |= {"resolution": "resolutions", "record": "records"}
+    names |= {"resolution": "resolutions", "reservation": "reservations", "record": "records"}
     for line in body:
         name = names.get(parse(line).get("type"))
         if name is not None:

@@ -26,7 +26,7 @@ VERBS = {
         submissions.abort,
         operating.wake,
     ),
-    KEEP: (keeping.export, keeping.import_thread),
+    KEEP: (keeping.export, keeping.import_thread, keeping.restore_fence),
 }
 for panel, verbs in VERBS.items():
     for verb in verbs:

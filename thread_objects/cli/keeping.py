@@ -1,4 +1,4 @@
-"""Verbs that work on the database itself: export and import."""
+"""Verbs that work on the database itself: export, import, and what a restore needs."""
 
 import shutil
 import sys
@@ -72,6 +72,24 @@ def import_thread(
 
 
 import_thread.__name__ = "import"
+
+
+@connected
+def restore_fence(*, as_json: AsJson = False, connection: Connection) -> None:
+    """Once after a restore from a backup, before workers start: refuse everybody who worked on the lost future."""
+
+    def action(database: ThreadDatabase) -> None:
+        report = database.fence_restored()
+        screen = Screen()
+        if as_json:
+            screen.json(report)
+        else:
+            screen.facts([("threads fenced", report.threads), ("objects marked", report.objects)])
+
+    operate(connection, action, as_json=as_json)
+
+
+restore_fence.__name__ = "restore-fence"
 
 
 def operate(

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field
 
 from thread_objects.contract.messages import Id, Name, Reason
-from thread_objects.contract.states import Decision, Outcome, ResolutionKind, SubmissionState
+from thread_objects.contract.states import Decision, Outcome, ReservationStatus, ResolutionKind, SubmissionState
 from thread_objects.contract.wire import Wire
 
 FORMAT: Final = "thread-objects-archive"
@@ -51,7 +51,8 @@ class HeaderLine(Line):
 class SubmissionLine(Line):
     """A Submission with everything that was said about it, but nobody's ownership.
 
-    `input` (while the log does not hold it yet) and `suspension_*` are canonical JSON text, as their digests need it.
+    `input` (while the log does not hold it yet), `suspension_*` and `admission_facts` are canonical JSON text, as they
+    are compared and digested.
     """
 
     type: Literal["submission"] = "submission"
@@ -79,6 +80,8 @@ class SubmissionLine(Line):
     parent_call_id: CallId | None = None
     outcome: Outcome | None = None
     settled_at: Count | None = None
+    admission_group: Id | None = None
+    admission_facts: str | None = None
     input_digest: Digest
     input: str | None = None
     redacted_at: Count | None = None
@@ -127,6 +130,21 @@ class ResolutionLine(Line):
     result: str
 
 
+class ReservationLine(Line):
+    """A slice of a parent's budget, held for one child. `allocation` and `accounting` are canonical JSON text."""
+
+    type: Literal["reservation"] = "reservation"
+    parent_submission_id: Id
+    parent_call_id: CallId
+    reservation_id: Name
+    status: ReservationStatus
+    child_submission_id: Id | None = None
+    reserved_at: Count
+    released_at: Count | None = None
+    allocation: str
+    accounting: str | None = None
+
+
 class RecordBody(Line):
     """A record as its batch's digest covers it."""
 
@@ -156,6 +174,7 @@ class Counts(Line):
     approvals: Count = 0
     unknown_calls: Count = 0
     resolutions: Count = 0
+    reservations: Count = 0
     records: Count = 0
 
 
@@ -185,7 +204,7 @@ class ArchiveReport(Wire):
     chain: str = ""
 
 
-LedgerLine = SubmissionLine | ApprovalLine | UnknownCallLine | ResolutionLine
+LedgerLine = SubmissionLine | ApprovalLine | UnknownCallLine | ResolutionLine | ReservationLine
 AnyLine = HeaderLine | LedgerLine | RecordLine | TrailerLine
 
 ORDER: tuple[type[Line], ...] = (
@@ -194,6 +213,7 @@ ORDER: tuple[type[Line], ...] = (
     ApprovalLine,
     UnknownCallLine,
     ResolutionLine,
+    ReservationLine,
     RecordLine,
     TrailerLine,
 )

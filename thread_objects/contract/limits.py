@@ -21,6 +21,8 @@ READ_PAGE_RECORDS_MAX = 1_024
 EXPORT_RECORDS_MAX = 131_072
 RECORD_BYTES_MAX = 4 * 1_048_576
 TURN_BYTES_MAX = 4 * 1_048_576
+RESTORE_GAP = 2**20  # by how much a restore raises epochs: more claims than a lost future can hold
+RESTORE_PAGE_THREADS = 256  # fenced in one transaction
 CHECKPOINTS_KEPT = 2  # the newest, and the one before it for a reader that stands further back
 
 # --- admission ------------------------------------------------------------------------------------------

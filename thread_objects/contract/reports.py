@@ -157,3 +157,10 @@ class Verification(Wire):
     records: int
     submissions: int
     checks: tuple[Check, ...]
+
+
+class RestoreReport(Wire):
+    """What fencing a restored database did: all its Threads, and the objects that were marked to look again."""
+
+    threads: int
+    objects: int

@@ -34,6 +34,10 @@ CONTENT: dict[str, Content] = {
     # A disposition stands beside a result only, and goes with it.
     "SubmissionSettled": {("result",): None, ("diagnostic", "message"): "", ("runDisposition",): None},
     "RepairAnnotated": {("details",): {}},
+    "SubagentRequested": {("childInput",): None},
+    "SubagentStarted": {},
+    "SubagentJoined": {},
+    "SubagentLineageRecorded": {},
 }
 """By kind: where content stands, and what stands there afterwards. `*` means each element of a list."""
 

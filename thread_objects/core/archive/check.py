@@ -12,6 +12,7 @@ from thread_objects.contract.archive import (
     ApprovalLine,
     HeaderLine,
     RecordLine,
+    ReservationLine,
     ResolutionLine,
     SubmissionLine,
     TrailerLine,
@@ -63,6 +64,8 @@ class _Reading:
                     yield _row(line)
                 case ApprovalLine() | UnknownCallLine() | ResolutionLine():
                     self.facts.command(line, self.number)
+                case ReservationLine():
+                    self.facts.reservation(line, self.number)
                 case _:
                     break
         self.ahead = line

@@ -12,11 +12,12 @@ from thread_objects.contract.archive import (
     ApprovalLine,
     HeaderLine,
     RecordLine,
+    ReservationLine,
     ResolutionLine,
     SubmissionLine,
     UnknownCallLine,
 )
-from thread_objects.contract.states import ResolutionKind, SubmissionState
+from thread_objects.contract.states import ReservationStatus, ResolutionKind, SubmissionState
 from thread_objects.core import digests, redaction
 from thread_objects.core.archive.defect import ArchiveDefect
 from thread_objects.core.canonical import Unpersistable, canonical, parse
@@ -103,9 +104,17 @@ class LedgerFacts:
                 key = (*key, line.category)
                 if (line.kind in FACTS) != (line.category == "fact") or not _canonical(line.result):
                     _refuse("contradiction", f"the resolution of {line.tool_call_id} is no {line.category}", number)
-        if key in self._commands:
-            _refuse("identity", f"a second {line.type} of {line.tool_call_id}", number)
-        self._commands.add(key)
+        self._once(key, number)
+
+    def reservation(self, line: ReservationLine, number: int) -> None:
+        """A reservation. Its child lives in a Thread of its own, which only the destination knows."""
+        self._existing(line.parent_submission_id, number)
+        whole = _canonical(line.allocation) and (line.accounting is None or _canonical(line.accounting))
+        reserved = line.status is ReservationStatus.RESERVED
+        if not whole or reserved != (line.accounting is None):
+            _refuse("contradiction", f"{line.reservation_id} is {line.status} without its facts", number)
+        self._once((line.type, line.parent_submission_id, line.parent_call_id), number)
+        self._once((line.type, line.reservation_id), number)
 
     def ledger_read(self) -> None:
         """All of the ledger is known."""
@@ -119,12 +128,14 @@ class LedgerFacts:
         """The next record: who it speaks of is there, and what the ledger says of it is so."""
         payload = line.record.payload
         taken = redaction.redacted(payload)
-        owner = None if line.submission_id is None else self._existing(line.submission_id, number)
-        if taken and not (owner is not None and owner.redacted):
-            _refuse("contradiction", f"record {line.sequence} is redacted, its Submission is not", number)
+        if line.submission_id is not None:
+            self._existing(line.submission_id, number)
         run = payload.get("runId")
-        if isinstance(run, str):
-            self._existing(run.removeprefix(_RUN), number)
+        # A joined input stands among the records of the Run that took it: what it says is its own Submission's.
+        about = [payload.get("submissionId"), run.removeprefix(_RUN) if isinstance(run, str) else None]
+        named = [self._existing(sid, number) for sid in about if isinstance(sid, str)]
+        if taken and not (named and named[0].redacted):
+            _refuse("contradiction", f"record {line.sequence} is redacted, its Submission is not", number)
         if not redaction.well_formed(payload):
             _refuse("malformed", f"record {line.sequence} is redacted in a way of its own", number)
         match payload.get("kind"):
@@ -175,6 +186,11 @@ class LedgerFacts:
             if not row.recorded and not self._known[sid].redacted:
                 _refuse("reference", f"the log has nothing about the {kind} of {call[:80]}", row.line)
 
+    def _once(self, key: tuple[str, ...], number: int) -> None:
+        if key in self._commands:
+            _refuse("identity", f"a second {key[0]} of {key[-1][:80]}", number)
+        self._commands.add(key)
+
     def _existing(self, submission_id: str, number: int) -> _Known:
         known = self._known.get(submission_id)
         if known is None:
@@ -196,6 +212,7 @@ def _rules(line: SubmissionLine) -> dict[str, bool]:
         "a consumed input has its place in the log": line.state not in CONSUMED or line.input_applied is not None,
         "an abort has its author": (line.abort_at is None) == (line.abort_author is None),
         "only settled work is redacted": settled or line.redacted_at is None,
+        "admission facts are whole": line.admission_facts is None or _canonical(line.admission_facts),
         "a parent is named whole": (line.parent_submission_id is None) == (line.parent_call_id is None),
     }
 

@@ -27,7 +27,7 @@ LINE_BYTES_MAX = 16 * 1_048_576
 """A record of 4 MiB with its envelope, or an input of 2 MB that is text inside text."""
 LINE = Bounds(depth=RECORD.depth + 2, collection=RECORD.collection, nodes=RECORD.nodes + 1_024, bytes=LINE_BYTES_MAX)
 _RANK = {kind.model_fields["type"].default: rank for rank, kind in enumerate(ORDER)}
-_COUNTED = ("submission", "approval", "unknown-call", "resolution", "record")
+_COUNTED = ("submission", "approval", "unknown-call", "resolution", "reservation", "record")
 
 
 def read(lines: Iterable[str]) -> Iterator[AnyLine]:
@@ -107,6 +107,7 @@ def _check_end(
         approvals=counts["approval"],
         unknown_calls=counts["unknown-call"],
         resolutions=counts["resolution"],
+        reservations=counts["reservation"],
         records=counts["record"],
     )
     if trailer.counts != found:

@@ -8,6 +8,7 @@ from thread_objects.contract.archive import (
     HeaderLine,
     LedgerLine,
     Line,
+    ReservationLine,
     ResolutionLine,
     SubmissionLine,
     TrailerLine,
@@ -23,6 +24,7 @@ COUNTED = {
     ApprovalLine: "approvals",
     UnknownCallLine: "unknown_calls",
     ResolutionLine: "resolutions",
+    ReservationLine: "reservations",
 }
 
 
