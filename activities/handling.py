@@ -9,8 +9,10 @@ import contextvars
 import inspect
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -162,7 +164,9 @@ class Handling:
         if stopped and self.control.told:
             return WaveResult(self._answer(None), WaveCancelled())
         if error is not None:
-            log.error("wave failed", lane=self.lane, object_id=self.object_id, exc_info=error)
+            log.error(
+                "wave failed", lane=self.lane, object_id=self.object_id, error=type(error).__name__, at=_where(error)
+            )
             return self._failed("failure", type(error).__name__)
         try:
             return WaveResult(self._answer(due_ms(self._due)))
@@ -179,6 +183,12 @@ class Handling:
     def _failed(self, reason: str, error_tag: str = "") -> WaveResult:
         error = WaveFailed(lane=self.lane, reason=reason, error_tag=error_tag[: limits.DIAGNOSTIC_TAG_CHARS_MAX])
         return WaveResult(self._answer(None), error)
+
+
+def _where(error: BaseException) -> str:
+    """Where foreign code raised, without what it said: a message may hold anything."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames[-4:]))
 
 
 def due_ms(due: Due) -> int | None:
