@@ -48,6 +48,9 @@ check: $(STAMP)  ## The fast loop: format, lint, types, import layers, unit test
 soak: $(STAMP)  ## 3 000 inputs on one thread with two followers (some minutes)
 	SOAK_INPUTS=3000 $(BIN)/python -m pytest tests/workflow/test_field_cases.py -k long_thread
 
+crash: $(STAMP)  ## kill -9 at every point of a pass, besides what make test does
+	CRASH_POINTS=all $(BIN)/python -m pytest tests/crash/test_kill.py -k maintenance
+
 format: $(STAMP)  ## Format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .

@@ -121,9 +121,9 @@ class _Recovery:
         except Exception as error:  # noqa: BLE001 - one Thread's failure is a fact, whatever raised it
             return self._faulted(error)
         if cursor is None and self._fault is not None:
-            failpoints.hit("recovery-status:before")
+            failpoints.hit("maintenance:recovery-status:before")
             self._told = self._store.clear_fault(self._thread_id, now=self._watch.now()).event_sequence
-            failpoints.hit("recovery-status:after")
+            failpoints.hit("maintenance:recovery-status:after")
         return self._answer(cursor=cursor)
 
     def _first_page(self, after: int) -> list[Snapshot] | None:
@@ -166,13 +166,13 @@ class _Recovery:
 
     def _faulted(self, error: Exception) -> Recovered:
         failure = recovery_failure(error, self._watch)
-        failpoints.hit("recovery-status:before")
+        failpoints.hit("maintenance:recovery-status:before")
         try:
             change = self._store.record_fault(self._thread_id, failure, now=self._watch.now())
         except ThreadError:
             # What failed first says more than that it could not be kept.
             raise error from None
-        failpoints.hit("recovery-status:after")
+        failpoints.hit("maintenance:recovery-status:after")
         self._told = change.event_sequence
         fault = change.fault
         if fault is not None and fault.attempts == 1:

@@ -20,6 +20,11 @@ _armed, _left = parsed(os.environ.get("THREADS_FAILPOINT", ""))
 _log = os.environ.get("THREADS_FAILPOINT_LOG")
 
 
+def listening() -> bool:
+    """Whether a hit would do anything at all."""
+    return bool(_armed) or _log is not None
+
+
 def hit(name: str) -> None:
     """Pass a failpoint. Workflow code calls it only while it is not replaying."""
     global _left  # noqa: PLW0603 - one counter per process is the point

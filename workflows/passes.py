@@ -40,6 +40,7 @@ from thread_objects.core.event import (
     Survey,
 )
 
+from .crash_points import hit
 from .failure import is_outage, told
 from .timer import now_ms
 
@@ -94,10 +95,12 @@ class PassRunner:
         owner, maintenance = self._owner, self._owner.maintenance
         started_at = now_ms()
         event = self._event = maintenance.begin_event(started_at)
+        hit("begin:after")
         yielded = False
         while True:
             for command in event.advance(now_ms(), workflow.random().random()):
                 self._start(command)
+            hit(*event.take_steps())
             if event.done:
                 break
             revision, wake_at = maintenance.revision, event.wake_at()
@@ -118,7 +121,9 @@ class PassRunner:
                 for handle in self._handles.values():
                     handle.cancel()
             self._feed(event)
+            hit(*event.take_steps())
         facts = event.finish(now_ms(), workflow.random().random())
+        hit(*event.take_steps())
         self._event = None
         self._note(facts, started_at)
 

@@ -33,6 +33,7 @@ from thread_objects.core.due_queue import NATIVE
 from thread_objects.core.gate import Mutation
 from thread_objects.errors import Busy, LaneRefused, from_refusal
 
+from .crash_points import hit
 from .failure import told
 from .inbox import Entry, items, lanes_of, refused_entry
 from .passes import survey
@@ -116,6 +117,7 @@ class Pump:
         maintenance.in_task(workflow.info().get_current_history_length())
         lanes = sorted({lane for entry in batch for lane in lanes_of(entry.mutation)})
         mutation = maintenance.prearm(now_ms(), lanes=lanes)
+        hit("dirty:after", "mutation:armed")
         request = ApplyRequest(
             object_id=owner.object_id,
             batch_id=_batch_id(mark),
@@ -194,6 +196,7 @@ class Pump:
         maintenance.events_recorded(answer.survey.event_sequence, now)
         maintenance.note_survey(answer.survey, now)
         maintenance.hint(now)
+        hit("mutation:finished")
 
     def _tell_all(self, batch: list[Entry], answer: ApplyAnswer) -> None:
         by_n = {item.n: item for item in answer.answers}

@@ -85,6 +85,7 @@ class ThreadObject:
         self.retries = Retries(self)
         self.timer = Timer(self._timer_deadline)
         self.maintenance.ensure_alarm(now_ms())
+        hit("ensure:after")
 
     # --- the run ---------------------------------------------------------------------------------------------
 

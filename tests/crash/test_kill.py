@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import time
 
 import pytest
@@ -11,6 +12,12 @@ from tests.deployment import until
 from tests.scripted import AGENT
 from thread_objects.contract.messages import LogRecord, Receipt
 from thread_objects.contract.states import Outcome, SubmissionState
+from workflows.crash_points import LOCATIONS, PREFIX
+
+MAINTENANCE = ["maintenance:checkpoint:after"]
+"""All of them with `make crash`: every one of these is a workflow task that is lost and done again."""
+if os.environ.get("CRASH_POINTS") == "all":
+    MAINTENANCE = [PREFIX + name for name in LOCATIONS if not name.startswith(("retry", "binding-retry"))]
 
 BACK_S = 15.0
 """Worker start, heartbeat timeout and recovery together stay below this; the bench measures them exactly."""
@@ -46,6 +53,7 @@ async def settled_after_crash(stage: Stage, script: str, failpoint: str) -> tupl
         "turn:after-results-append",
         "terminalize:after-canonical-append",
         "attempt:answered",
+        *MAINTENANCE,
     ],
 )
 async def test_kill_at_a_durable_step_converges_on_the_same_history(stage: Stage, failpoint: str) -> None:

@@ -124,7 +124,7 @@ async def test_kill_while_a_fault_is_stored_keeps_others_going(stage: Stage) -> 
     with closing(sqlite3.connect(database)) as raw, raw:
         (whole,) = raw.execute("SELECT body FROM records WHERE kind = 'RunStarted'").fetchone()
         raw.execute("UPDATE records SET body = '{\"kind\":\"RunStarted\"}' WHERE kind = 'RunStarted'")
-    await asyncio.to_thread(stage.worker.start, THREADS_FAILPOINT="recovery-status:before")
+    await asyncio.to_thread(stage.worker.start, THREADS_FAILPOINT="maintenance:recovery-status:before")
     await asyncio.to_thread(stage.worker.died)
     await asyncio.to_thread(stage.worker.start)
 

@@ -33,4 +33,5 @@ def keep_wait(event: EventState, answer: AttemptAnswer, now: int) -> BindingWait
         return None
     with event.state.transaction() as tx:
         tx.record = tx.record.with_wait(answer.view.thread_id, wait)
+    event.steps.append("binding-retry:after")
     return None if known else wait

@@ -117,6 +117,12 @@ class Event:
         self._loop.run(now, j)
         return self._event.take_commands()
 
+    def take_steps(self) -> tuple[str, ...]:
+        """The durable steps that were made since the last call: select, checkpoint, binding-retry, finish or retry."""
+        taken = tuple(self._event.steps)
+        self._event.steps.clear()
+        return taken
+
     # --- facts --------------------------------------------------------------------------------------------------
 
     def surveyed(self, survey: SurveyView, now: int) -> None:
@@ -280,6 +286,7 @@ class Event:
                     next_attempt_at=None if self._loop.last is None else self._loop.last.next_attempt_at,
                     active=active,
                 )
+        event.steps.append("retry:after" if event.failures else "finish:after")
         self._maintenance.event_ended(self)
         return PassReport(
             phase=PassPhase.ACTIONABLE if self._loop.was_actionable else PassPhase.CAUGHT_UP,

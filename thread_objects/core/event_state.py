@@ -28,7 +28,7 @@ class EventState:
     `observed`: rows as failure rearming will look at them. `known`: revisions that do not end an after-native phase.
     `charged`: revisions this event charged. `settled_since`, `ended_since`: Attempts since the last checkpoint.
     `closed`: nothing new is admitted. `broken`: everything is being joined. `native_only`: the flag of a failure's
-    retry.
+    retry. `steps`: the durable steps that were made since the shell looked, for tests that crash there.
     """
 
     __slots__ = (
@@ -53,6 +53,7 @@ class EventState:
         "sighting",
         "started_at",
         "state",
+        "steps",
         "yield_at",
     )
 
@@ -80,6 +81,7 @@ class EventState:
         self.outages = 0
         self.closed = False
         self.broken = False
+        self.steps: list[str] = []
 
     @property
     def config(self) -> MaintenanceConfig:

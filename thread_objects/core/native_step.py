@@ -208,6 +208,7 @@ class NativeSteps:
         if taken:
             with event.state.transaction() as tx:
                 tx.record = tx.record.with_(last_served_thread_id=taken[-1])
+        event.steps.append("select:after")
         for thread_id in taken:
             command = AttemptThread(thread_id, event.yield_at, event.deadline_at)
             event.attempts[thread_id] = Attempt(command, event.sighting.stamp())
@@ -238,6 +239,7 @@ class NativeSteps:
                 discovery_pending=self.discovery_pending,
                 active=event.gate.active,
             )
+        event.steps.append("checkpoint:after")
         event.findings.deferred.clear()
         event.settled_since = 0
         event.ended_since = False
