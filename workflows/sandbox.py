@@ -13,7 +13,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 PASSED_THROUGH = ("thread_objects", "pydantic", "pydantic_core", "rfc8785")
 """Pure, and checked for that by tests. Without them every Thread Object would import (and compile) them anew."""
-PARTS = ("failure", "inbox", "passes", "pump", "retries", "timer", "views", "waves")
+PARTS = ("crash_points", "deliveries", "failure", "inbox", "passes", "pump", "retries", "timer", "views", "waves")
 """Modules beside the workflow's own, which alone is imported inside the sandbox."""
 
 _ASKED = ("get_serialization_context", "get_external_store_context")

@@ -34,6 +34,7 @@ from thread_objects.core.maintenance import LaneSpec, Maintenance, MaintenanceCo
 from thread_objects.errors import Busy, InvalidInput, ThreadError, to_application_error
 
 from . import inbox as _inbox
+from .crash_points import hit
 from .deliveries import Deliveries
 from .passes import PassRunner
 from .pump import Pump
