@@ -265,3 +265,21 @@ def test_snapshot_shows_the_owner_and_never_the_token(world: World):
     released = world.store.snapshot(receipt.submission_id)
     assert released is not None
     assert released.ownership is None
+
+
+def test_renewal_may_rotate_the_token(world: World):
+    """Only the claim that the renewal returned is good afterwards; without rotation both are the same."""
+    world.submit("k1")
+    claim = world.begin()
+    assert world.store.renew(claim, now=world.now).token == claim.token
+    rotated = world.store.renew(claim, rotate=True, now=world.now + 5)
+    assert rotated.token != claim.token
+    assert (rotated.epoch, rotated.lease_until) == (claim.epoch, world.now + 5 + LEASE_MS)
+    for refused in (
+        lambda: world.store.renew(claim, now=world.now),
+        lambda: world.store.release(claim, now=world.now),
+        lambda: world.finish(claim),
+    ):
+        with pytest.raises(OwnershipLost):
+            refused()
+    assert world.finish(rotated).outcome is Outcome.COMPLETED

@@ -11,11 +11,12 @@ from storage import StoreLimits, open_reader, open_store
 from storage.engine import Params, for_postgres, for_sqlite, storable
 from storage.postgres import PostgresTransaction
 from storage.sqlite import SqliteTransaction
-from tests.contract.world import THREAD, World, call
+from tests.contract.world import THREAD, World, call, submit
 from thread_objects.contract import ids
 from thread_objects.contract.activities import ReadRequest
+from thread_objects.contract.messages import ParentLink
 from thread_objects.contract.operations import InspectRequest, ObligationsQuery, Operation
-from thread_objects.contract.records import RepairAnnotated
+from thread_objects.contract.records import RepairAnnotated, SubagentLineageRecorded
 from thread_objects.contract.states import Decision, Outcome, ResolutionKind
 from thread_objects.core.faults import RecoveryFailure
 from thread_objects.ports import Checkpoint, ClaimRequest
@@ -54,6 +55,7 @@ def everything(world: World) -> None:
     world.finish(named, Outcome.ABORTED)
     world.finish(named, Outcome.ABORTED)
     world.resolve(claim.submission_id, "c2", ResolutionKind.NEVER_HAPPENED)
+    families(world)
     world.abort(world.submit("k2").submission_id)
     world.submit("k3")
     world.apply(*(world.request().items))
@@ -109,6 +111,38 @@ def inspections(sid: str) -> list[InspectRequest]:
             for asked in (query, past, of_thread)
         ),
     ]
+
+
+def families(world: World) -> None:
+    """A host with joined inputs, and a parent with a child."""
+    store = world.store
+    world.submit("host", thread="t-family", group="g")
+    taken, back = (world.submit(key, thread="t-family") for key in ("j1", "j2"))
+    host = world.begin(thread="t-family", attempt="host")
+    host = world.join(host)
+    store.mark_joined(host, taken.submission_id, now=world.now)
+    store.claim_joining(host, 1, now=world.now)
+    store.revert_joining(back.submission_id, host.submission_id, token=host.token, now=world.now)
+    store.reserve_child(host, "r1", "c1", 1, now=world.now)
+    link = ParentLink(submission_id=host.submission_id, tool_call_id="c1")
+    child = store.admit(submit("child", thread="t-child", parent=link), "t-child", deployment_id="", now=world.now)
+    record_id = ids.subagent_lineage_record("t-child")
+    lineage = SubagentLineageRecorded(
+        parent_link=link, parent_submission_id=host.submission_id, child_input_digest="", grant_digest=""
+    )
+    store.record_lineage(child.submission_id, world.batch(record_id, (record_id, lineage)), now=world.now)
+    store.attach_child(host, "r1", child.submission_id, now=world.now)
+    store.begin_release("r1", 1, now=world.now)
+    store.release_reservation("r1", now=world.now)
+    store.snapshot(host.submission_id)
+    store.suspend_for_children(host, None, [child.submission_id], now=world.now)
+    store.request_abort(child.submission_id, author="a", reason="", deployment_id="", now=world.now)
+    store.record_child_settled(host.submission_id, child.submission_id, now=world.now)
+    store.resolve_admission("t-family", "pat", "host")
+    host = world.begin(thread="t-family", attempt="host-2")
+    world.finish(world.respond(host, turn=2))
+    store.settle_joined(taken.submission_id, host.submission_id, deployment_id="", now=world.now)
+    store.run_records(taken.submission_id)
 
 
 @pytest.fixture

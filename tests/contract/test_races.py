@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from storage import StoreLimits, open_store
-from tests.contract.world import THREAD, World, kinds, submit
-from thread_objects.contract.messages import ResolveApproval
-from thread_objects.contract.records import RepairAnnotated
+from tests.contract.world import THREAD, World, kinds, state, submit
+from thread_objects.contract import ids
+from thread_objects.contract.messages import ParentLink, ResolveApproval
+from thread_objects.contract.records import RepairAnnotated, SubagentLineageRecorded
 from thread_objects.contract.states import Decision, Outcome
 from thread_objects.errors import AppendConflict, OwnershipLost, SettlementConflict, StoreUnavailable, ThreadError
 
@@ -188,6 +189,129 @@ def test_different_batches_with_one_record_id_at_once(world: World, other: World
     (lost,) = [outcome for outcome in outcomes if isinstance(outcome, ThreadError)]
     assert isinstance(lost, AppendConflict)
     assert lost.conflict == "record-identity"
+
+
+def test_join_and_abort_at_once_leave_one_owner(world: World, other: World):
+    """Queued input joins, or is settled aborted, never both; a joined one is not settled by an abort."""
+    for number in range(8):
+        thread = f"t{number}"
+        world.submit("host", thread=thread)
+        host = world.respond(world.begin(thread=thread))
+        queued = world.submit("k1", thread=thread)
+        taken, answer = together(
+            lambda host=host: world.store.claim_joining(host, 1, now=world.now),
+            lambda sid=queued.submission_id, thread=thread: other.abort(sid, thread=thread),
+        )
+        found = state(world, queued.submission_id)
+        assert (found, bool(taken), answer.abort.settled) in {("joining", True, False), ("settled", False, True)}
+        if taken:
+            assert world.store.revert_joining(queued.submission_id, host.submission_id, token=host.token, now=world.now)
+            assert world.store.publish_queued_abort(queued.submission_id, now=world.now).outcome is Outcome.ABORTED
+        assert kinds(world, thread).count("SubmissionSettled") == 1
+
+
+def test_joins_at_once_take_a_row_once(world: World, other: World):
+    """Two seams of one host never take the same input."""
+    world.submit("host")
+    host = world.respond(world.begin())
+    for number in range(8):
+        world.submit(f"k{number}")
+        taken = together(*(lambda w=w: w.store.claim_joining(host, 1, now=w.now) for w in (world, other)))
+        assert sorted(map(len, taken)) == [0, 1]
+
+
+def test_join_and_superseding_claim_at_once(world: World, other: World):
+    """A host that was superseded takes nothing; one that took it first leaves a row that recovery can judge."""
+    for number in range(8):
+        thread = f"t{number}"
+        world.submit("host", thread=thread)
+        host = world.respond(world.begin(thread=thread, attempt="a1"))
+        queued = world.submit("k1", thread=thread)
+        taken, owner = together(
+            lambda host=host: world.store.claim_joining(host, 1, now=world.now),
+            lambda thread=thread: other.claim(thread=thread, attempt="a2", ended=["a1"]),
+        )
+        assert owner.submission_id == host.submission_id
+        lost = isinstance(taken, OwnershipLost)
+        assert state(world, queued.submission_id) == ("ready" if lost else "joining")
+
+
+def test_settlement_and_abort_at_once_agree(world: World, other: World):
+    """The settlement wins, or the intent is stored before it; never an abort answer beside a missing intent."""
+    for number in range(8):
+        thread = f"t{number}"
+        receipt = world.submit("k1", thread=thread)
+        claim = world.begin(thread=thread)
+        settled, answer = together(
+            lambda claim=claim: world.finish(claim),
+            lambda sid=receipt.submission_id, thread=thread: other.abort(sid, thread=thread),
+        )
+        assert settled.outcome is Outcome.COMPLETED
+        if answer.refusal is not None:
+            assert answer.refusal.code == "SettlementConflict"
+            assert world.store.abort_intent(receipt.submission_id) is None
+        else:
+            assert world.store.abort_intent(receipt.submission_id).author == "ann"
+        assert kinds(world, thread).count("SubmissionSettled") == 1
+
+
+def test_settling_children_at_once_wake_their_parent(world: World, other: World):
+    """Two last children settle together while the parent goes to sleep: no order leaves it asleep."""
+    for number in range(6):
+        thread = f"t{number}"
+        world.submit("parent", thread=thread)
+        claim = world.begin(thread=thread)
+        links = [ParentLink(submission_id=claim.submission_id, tool_call_id=call) for call in ("c1", "c2")]
+        running = []
+        for link in links:
+            home = f"{thread}-{link.tool_call_id}"
+            receipt = world.store.admit(submit("k", thread=home, parent=link), home, deployment_id="", now=world.now)
+            record_id = ids.subagent_lineage_record(home)
+            lineage = SubagentLineageRecorded(
+                parent_link=link, parent_submission_id=claim.submission_id, child_input_digest="", grant_digest=""
+            )
+            world.store.record_lineage(
+                receipt.submission_id, world.batch(record_id, (record_id, lineage)), now=world.now
+            )
+            running.append(world.begin(thread=home, attempt=home))
+        children = [child.submission_id for child in running]
+        suspended, *_ = together(
+            lambda claim=claim, children=children: world.store.suspend_for_children(
+                claim, None, children, now=world.now
+            ),
+            lambda child=running[0]: world.finish(child),
+            lambda child=running[1]: other.finish(child),
+        )
+        assert isinstance(suspended, tuple)
+        assert state(world, claim.submission_id) == "input-applied"
+
+
+def test_reservations_at_once_hold_budget_once(world: World, other: World):
+    """One call, two reservations: one stands, the other is told which."""
+    for number in range(6):
+        world.submit("parent", thread=f"t{number}")
+        claim = world.begin(thread=f"t{number}")
+        made = together(
+            lambda claim=claim, n=number: world.store.reserve_child(claim, f"r{n}a", "c1", 1, now=world.now),
+            lambda claim=claim, n=number: other.store.reserve_child(claim, f"r{n}b", "c1", 1, now=world.now),
+        )
+        lost = [answer for answer in made if isinstance(answer, ThreadError)]
+        assert [type(error).__name__ for error in lost] == ["ChildReservationConflict"]
+        assert len(world.store.snapshot(claim.submission_id).child_reservations) == 1
+
+
+def test_group_at_once_admits_one(world: World, other: World):
+    """Two Submissions of a group on a Thread that nobody knows yet: one is admitted, one told that it is occupied."""
+    for number in range(6):
+        answers = together(
+            *(
+                lambda w=w, key=key, n=number: w.one(submit(key, thread=f"t{n}", group="g"))
+                for w, key in ((world, "k1"), (other, "k2"))
+            )
+        )
+        refused = [answer.refusal for answer in answers if answer.refusal is not None]
+        assert [refusal.fields["reason"] for refusal in refused] == ["occupied"]
+        assert world.store.view(f"t{number}").nonterminal == 1
 
 
 def test_new_deployments_at_once_are_numbered_apart(world: World, other: World):

@@ -10,6 +10,7 @@ from thread_objects.contract import ids
 from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, Item, ItemAnswer
 from thread_objects.contract.messages import (
     Abort,
+    AdmissionFacts,
     Diagnostic,
     Mutation,
     Receipt,
@@ -83,9 +84,9 @@ class World:
         """Apply one mutation and return its answer."""
         return self.apply(mutation, object_id=object_id or mutation.thread_id).answers[0]
 
-    def submit(self, key: str, value: Any = "hello", *, thread: str = THREAD, **facts: str) -> Receipt:
+    def submit(self, key: str, value: Any = "hello", *, thread: str = THREAD, **said: Any) -> Receipt:
         """Admit, and expect it to succeed."""
-        answer = self.one(submit(key, value, thread=thread, **facts))
+        answer = self.one(submit(key, value, thread=thread, **said))
         assert answer.receipt is not None, answer.refusal
         return answer.receipt
 
@@ -155,6 +156,24 @@ class World:
             ),
         )
 
+    # --- joining ---------------------------------------------------------------------------------------------
+
+    def join(self, host: Claim, count: int = 1, *, mark: bool = True) -> Claim:
+        """Take queued input and make it canonical; without `mark` the markers are lost."""
+        for taken in self.store.claim_joining(host, count, now=self.now):
+            batch = self.joined_input(host, taken.submission_id, taken.input)
+            if mark:
+                host = self.store.apply_joined(host, taken.submission_id, batch, now=self.now)
+            else:
+                host = host.at(self.store.append(host, batch, now=self.now))
+        return host
+
+    def joined_input(self, host: Claim, sid: str, value: Any = "hello") -> Batch:
+        """The batch that makes a joining row's input canonical."""
+        return batches.joined_input(
+            sid, host.submission_id, value, "steering", deployment_id="deployment-1", now=self.now
+        )
+
     # --- a run's records ------------------------------------------------------------------------------------
 
     def respond(self, claim: Claim, turn: int = 1, calls: Sequence[DeclaredCall] = ()) -> Claim:
@@ -218,7 +237,9 @@ class World:
         batch = self.batch(ids.unknown_batch(claim.submission_id, turn), *records)
         self.store.mark_unknown(claim, [batch], dict.fromkeys(calls, "tool"), now=self.now)
 
-    def finish(self, claim: Claim, outcome: Outcome = Outcome.COMPLETED, *, result: Any = "done") -> Settlement:
+    def finish(
+        self, claim: Claim, outcome: Outcome = Outcome.COMPLETED, *, result: Any = "done", joins: bool = False
+    ) -> Settlement:
         """Settle with a last response and the run's output, or with what the outcome needs."""
         run = ids.run_id(claim.submission_id)
         before = []
@@ -226,7 +247,8 @@ class World:
             before.append(
                 self.batch(f"final:{run}", (ids.run_completed_record(run), RunCompleted(run_id=run, output=result)))
             )
-        return self.store.finish(claim, before, settled(claim, outcome, result=result), now=self.now)[0]
+        ending = settled(claim, outcome, result=result)
+        return self.store.finish(claim, before, ending, joins=joins, now=self.now)[0]
 
     def submit_and_begin(self, key: str) -> Claim:
         """Submit and claim."""
@@ -241,10 +263,17 @@ class World:
 
 
 def submit(
-    key: str, value: Any = "hello", *, thread: str = THREAD, principal: str = "pat", agent: str = "agent-1"
+    key: str,
+    value: Any = "hello",
+    *,
+    thread: str = THREAD,
+    principal: str = "pat",
+    agent: str = "agent-1",
+    **facts: Any,
 ) -> Submit:
-    """A submit mutation."""
-    return Submit(thread_id=thread, agent_id=agent, principal=principal, key=key, input=value)
+    """A submit mutation; further names are admission facts."""
+    said = AdmissionFacts(**facts) if facts else None
+    return Submit(thread_id=thread, agent_id=agent, principal=principal, key=key, input=value, facts=said)
 
 
 def settled(claim: Claim, outcome: Outcome = Outcome.COMPLETED, *, result: Any = "done") -> SubmissionSettled:

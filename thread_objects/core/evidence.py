@@ -90,11 +90,13 @@ class _Reading:
             raise UndecodableRecord(record) from error
         if getattr(payload, "submission_id", self.sid) != self.sid:
             return
+        if isinstance(payload, r.UserInputRecorded):
+            # Also where another Run took it: whose input it is decides, not who recorded it.
+            self.input_sequence = record.sequence
+            return
         if (getattr(payload, "run_id", None) or self.run_id) != self.run_id:
             return
         match payload:
-            case r.UserInputRecorded():
-                self.input_sequence = record.sequence
             case r.SubmissionSettled():
                 self.outcome = payload.outcome
             case r.AbortRequested():
