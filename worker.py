@@ -137,6 +137,7 @@ class WorkerProcess:
                 input_bytes=settings.input_bytes,
                 database_bytes=settings.database_bytes,
             ),
+            rules=self._extensions.admission,
             synchronous=settings.sqlite_synchronous,
             pool_size=settings.database_pool,
         )

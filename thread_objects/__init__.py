@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from thread_objects.admission import AdmissionQuestion, AdmissionRules
     from thread_objects.agents import (
         AgentBinding,
         Registry,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from thread_objects.contract.alarms import NamedAlarm
     from thread_objects.contract.archive import ArchiveReport
     from thread_objects.contract.messages import (
+        AdmissionFacts,
         LogRecord,
         PendingReceipt,
         Receipt,
@@ -35,11 +37,15 @@ if TYPE_CHECKING:
     from thread_objects.contract.reports import ObjectReport
     from thread_objects.contract.states import Decision, LanePhase, Outcome, ResolutionKind, SubmissionState, ToolClass
     from thread_objects.database import ThreadDatabase
-    from thread_objects.errors import ThreadError
+    from thread_objects.errors import AdmissionPolicyError, ThreadError
     from thread_objects.extensions import Extensions, Lane, WaveContext, WaveInterrupted
     from thread_objects.settings import Settings
 
 _HOME = {
+    "AdmissionFacts": "contract.messages",
+    "AdmissionPolicyError": "errors",
+    "AdmissionQuestion": "admission",
+    "AdmissionRules": "admission",
     "AgentBinding": "agents",
     "AlarmHandler": "alarms",
     "ArchiveReport": "contract.archive",
@@ -76,6 +82,10 @@ _HOME = {
 }
 
 __all__ = [
+    "AdmissionFacts",
+    "AdmissionPolicyError",
+    "AdmissionQuestion",
+    "AdmissionRules",
     "AgentBinding",
     "AlarmHandler",
     "ArchiveReport",

@@ -25,6 +25,7 @@ from thread_objects.contract.alarms import AlarmCancelled, AlarmSet, CancelAlarm
 from thread_objects.contract.messages import (
     Abort,
     AbortAnswer,
+    AdmissionFacts,
     ApprovalAnswer,
     LogRecord,
     PendingReceipt,
@@ -128,15 +129,17 @@ class ThreadClient:
         key: str | None = None,
         principal: str = "local",
         lanes: Sequence[str] = (),
+        facts: AdmissionFacts | None = None,
     ) -> Receipt:
         """Hand one input to a Thread (created if need be) and get its Receipt, in one round trip.
 
         `key` makes the call safe to repeat: same key and input, same Receipt (`replayed`). Without one a fresh key
         is drawn, which protects this call's own retries only. `lanes` have something to do because of this input:
-        they are due once it is stored. Raises `AdmissionConflict`, `AdmissionLimitExceeded`, `InvalidInput`,
-        `LaneRefused`, `Busy` (after 30 s of trying), `ServerUnavailable`.
+        they are due once it is stored. `facts` (a group, a fence, where it came from) belong to the admission: a
+        repetition says the same. Raises `AdmissionConflict`, `AdmissionLimitExceeded`, `AdmissionPolicyError`,
+        `InvalidInput`, `LaneRefused`, `Busy` (after 30 s of trying), `ServerUnavailable`.
         """
-        message = self._submission(thread_id, agent, input, key, principal, lanes)
+        message = self._submission(thread_id, agent, input, key, principal, lanes=lanes, facts=facts)
         return await self._objects.update(thread_id, names.SUBMIT, message, Receipt, start=True)
 
     async def submit_signal(
@@ -148,13 +151,14 @@ class ThreadClient:
         key: str | None = None,
         principal: str = "local",
         lanes: Sequence[str] = (),
+        facts: AdmissionFacts | None = None,
     ) -> PendingReceipt:
         """As `submit`, without waiting for admission: returns when the server has the signal.
 
         The identities are derived, so the PendingReceipt is good for `wait`; a refusal shows there. Input whose
         message is over 64 KiB goes by update instead, since a signal cannot be refused.
         """
-        message = self._submission(thread_id, agent, input, key, principal, lanes)
+        message = self._submission(thread_id, agent, input, key, principal, lanes=lanes, facts=facts)
         payload_bytes = wire_bytes(message)
         if payload_bytes > limits.SIGNAL_BYTES_MAX:
             return await self._objects.update(thread_id, names.SUBMIT, message, Receipt, start=True)
@@ -374,11 +378,19 @@ class ThreadClient:
         return True
 
     def _submission(
-        self, thread_id: str, agent: str, given: JsonValue, key: str | None, principal: str, lanes: Sequence[str]
+        self,
+        thread_id: str,
+        agent: str,
+        given: JsonValue,
+        key: str | None,
+        principal: str,
+        *,
+        lanes: Sequence[str],
+        facts: AdmissionFacts | None,
     ) -> Submit:
         drawn = key if key is not None else uuid.uuid4().hex
         fields = {"thread_id": thread_id, "agent_id": agent, "principal": principal, "key": drawn, "input": given}
-        return _valid(Submit, **fields, lanes=tuple(lanes))
+        return _valid(Submit, **fields, lanes=tuple(lanes), facts=facts)
 
 
 def _pending(message: Submit) -> PendingReceipt:

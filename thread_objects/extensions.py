@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from thread_objects.admission import AdmissionRules
 from thread_objects.alarms import AlarmHandler, checked
 from thread_objects.contract import limits
 from thread_objects.contract.lanes import Installed, LaneInfo
@@ -148,7 +149,8 @@ class Extensions:
     """Everything a worker has beside agents. Raises `ConfigError` for a lane or a time that is out of bounds.
 
     `release` makes a deployment another one although the same waves are installed: what objects hold of an older
-    deployment never comes back by itself, so a rollback that takes lanes away says another release.
+    deployment never comes back by itself, so a rollback that takes lanes away says another release. `admission` says
+    who may be admitted; it changes nothing for what is admitted already.
     """
 
     def __init__(
@@ -160,8 +162,10 @@ class Extensions:
         messages: MessageDriver | None = None,
         recovery_events: RecoveryEventHandler | None = None,
         alarms: Mapping[str, AlarmHandler] | None = None,
+        admission: AdmissionRules | None = None,
         release: str = "",
     ) -> None:
+        self.admission = admission or AdmissionRules()
         self.publication = publication
         self.projection = projection
         self.messages = messages

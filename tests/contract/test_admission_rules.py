@@ -14,7 +14,7 @@ from thread_objects.admission import AdmissionQuestion, AdmissionRules, Admitted
 from thread_objects.contract.activities import Refusal
 from thread_objects.contract.messages import AdmissionFacts, ParentLink
 from thread_objects.contract.states import Outcome
-from thread_objects.errors import AdmissionPolicyError
+from thread_objects.errors import AdmissionPolicyError, LedgerError
 
 FACTS: dict[str, Any] = {
     "parent": ParentLink(submission_id="s", tool_call_id="c"),
@@ -210,3 +210,23 @@ def test_file_that_is_gone_is_indeterminate(tmp_path: Path):
 def test_ledger_says_what_it_is(world: World):
     """A self-description that nothing branches on."""
     assert world.store.capabilities == "durable-temporal"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO child_reservations VALUES ('{sid}', 'c', 'r', 'held', NULL, 1, NULL, '1', NULL)",
+        "INSERT INTO child_reservations VALUES ('{sid}', 'c', 'r', 'released', NULL, 1, 1, '1', NULL)",
+        "INSERT INTO child_reservations VALUES ('nobody', 'c', 'r', 'reserved', NULL, 1, NULL, '1', NULL)",
+        "UPDATE submissions SET state = 'joining' WHERE submission_id = '{sid}'",
+        "UPDATE submissions SET admission_group = 'g'",
+    ],
+    ids=["unknown-status", "released-without-accounting", "no-parent", "joining-without-host", "group-twice"],
+)
+def test_database_holds_the_rules_too(world: World, statement: str):
+    """What no operation would write, no statement can."""
+    receipts = [world.submit("k1"), world.submit("k2")]
+    sid = receipts[0].submission_id
+    with pytest.raises(LedgerError):
+        world.store._database.write(lambda tx: tx.run(statement.format(sid=sid), {}))
+    assert world.store.view(THREAD).nonterminal == len(receipts)

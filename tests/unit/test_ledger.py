@@ -16,6 +16,7 @@ from thread_objects.core.ledger import (
     claimable,
     fresh,
     head,
+    joins,
     wakes,
 )
 
@@ -140,3 +141,20 @@ def test_fresh_means_nothing_happened_yet():
 def test_wake_rule(decisions: dict[str, Decision], woken: bool):
     """All listed decided, or one listed denied (APP-001, APP-002)."""
     assert wakes(["c1", "c2"], decisions) is woken
+
+
+def test_only_ready_rows_that_never_ran_and_are_of_one_kind_join():
+    """Whatever else stands behind a host stays where it is."""
+    for state in S:
+        assert joins(state, 0, own_kind=True) == (state is S.READY)
+    assert not joins(S.READY, 1, own_kind=True)
+    assert not joins(S.READY, 0, own_kind=False)
+
+
+def test_joined_rows_go_back_or_settle_and_nothing_else():
+    """Taken input is never claimed, aborted by a suspension or marked unknown on its own."""
+    for state in (S.JOINING, S.JOINED):
+        leads = {operation: TRANSITIONS[operation][state] for operation in Operation if state in TRANSITIONS[operation]}
+        assert set(leads.values()) <= {S.JOINING, S.JOINED, S.READY, S.SETTLED}
+        assert Operation.CLAIM not in leads
+        assert leads[Operation.FINALIZE] is S.SETTLED
