@@ -19,7 +19,7 @@ from thread_objects.core.recovery import (
 from thread_objects.core.recovery.classify import WAITING_FOR_CHILD
 from thread_objects.core.recovery.decisions import SettleAborted
 
-from .short_claims import Held, ShortClaims, read_evidence, read_snapshot
+from .short_claims import Held, ShortClaims, read_snapshot
 
 RESOLVER = "recovery"
 DENIED = "the submission was aborted before this call was decided"
@@ -71,7 +71,7 @@ class AbortRepair:
         found = read_snapshot(self._store, sid, self._watch)
         if found is None or found.state is SubmissionState.SUSPENDED:
             return None
-        evidence = read_evidence(self._store, found, self._watch)
+        evidence = self._claims.evidence(found)
         return (found, evidence) if classify(found, evidence) == SettleAborted() else None
 
     def _settle_held(self, held: Held) -> None:

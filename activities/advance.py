@@ -40,6 +40,7 @@ from .commits import Commits
 from .control import Control
 from .endings import CallsLost, HandBack, Suspended
 from .event_loop import run_on_own_loop
+from .failure import READ_TRANSCRIPT
 from .head_start import HeadStart
 from .run_journal import RunJournal, Seat, Standing
 from .settling import Settling
@@ -321,6 +322,7 @@ class Advance:
                 "recovered": before.recovered + after.recovered,
                 "repaired": before.repaired or after.repaired,
                 "decisions": decisions,
+                "event_sequence": max(before.event_sequence, after.event_sequence),
             }
         )
         if after.fault is not None:
@@ -333,7 +335,14 @@ class Advance:
 
     def _faulted(self, claim: Claim, error: CorruptRecord) -> AttemptAnswer:
         self._release(claim)
-        failure = RecoveryFailure(phase="history", reason="failure", error_tag=error.code, operation="read transcript")
+        failure = RecoveryFailure(
+            phase="history",
+            reason="failure",
+            error_tag=error.code,
+            operation=READ_TRANSCRIPT,
+            decoder=error.decoder,
+            sequence=error.sequence,
+        )
         change = self._store.record_fault(claim.thread_id, failure, now=self._means.clock.now())
         update = {"fault": change.fault, "retry_at": change.fault and change.fault.retry_at}
         if change.event_sequence:

@@ -11,6 +11,7 @@ from .watch import RecoveryTimeout, Watch
 CAUSES_MAX = 16
 ERROR_TAG_CHARS_MAX = 128
 OPERATION_CHARS_MAX = 256
+READ_TRANSCRIPT = "read transcript"
 FOREIGN = "ForeignError"
 DEFECT = "Defect"
 

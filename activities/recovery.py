@@ -10,9 +10,10 @@ from temporalio import activity
 
 from thread_objects.agents import Registry
 from thread_objects.clock import Clock
-from thread_objects.contract import names
+from thread_objects.contract import limits, names
 from thread_objects.contract.activities import RecoverAnswer, RecoverRequest
 from thread_objects.contract.states import CallKind
+from thread_objects.contract.sweeps import SweepReport, WorkReport
 from thread_objects.contract.views import Recovered
 from thread_objects.contract.views import Registry as RegistryView
 from thread_objects.core.recovery import OpenCall, Permit
@@ -22,6 +23,7 @@ from thread_objects.ports import Store
 from .control import Control
 from .ledger import translated
 from .pulse import pulse
+from .recovery_sweep import run_recovery
 from .thread_recovery import recover_thread
 
 
@@ -60,6 +62,8 @@ class RecoveryActivities:
         permits: set[Permit] | None = None,
         cursor: str | None = None,
         stopping: Callable[[], bool] | None = None,
+        owners_max: int = limits.RECOVERY_OWNERS_MAX,
+        told: list[WorkReport] | None = None,
     ) -> Recovered:
         """Recover a Thread with this worker's bindings. Arguments as `thread_recovery.recover_thread`."""
         return recover_thread(
@@ -75,7 +79,33 @@ class RecoveryActivities:
             deployment_id=self._view.key,
             cursor=cursor,
             stopping=stopping,
+            owners_max=owners_max,
+            told=told,
         )
+
+    def run_recovery(
+        self,
+        object_id: str,
+        *,
+        producer_id: str,
+        attempt_id: str,
+        thread_id: str | None = None,
+        cursor: str | None = None,
+    ) -> SweepReport:
+        """One call of a sweep with this worker's bindings: one Thread, or all of an object that owe something."""
+
+        def recover(thread_id: str, *, cursor: str | None, owners_max: int, told: list[WorkReport]) -> Recovered:
+            return self.recover_thread(
+                thread_id,
+                producer_id=producer_id,
+                attempt_id=attempt_id,
+                cursor=cursor,
+                stopping=lambda: True,
+                owners_max=owners_max,
+                told=told,
+            )
+
+        return run_recovery(self._store, recover, object_id, thread_id=thread_id, cursor=cursor)
 
     def _retry_supported(self, agent_id: str, call: OpenCall) -> bool:
         """A permission to retry was given for an uncertain operation; it says nothing of what it became since."""

@@ -6,9 +6,11 @@ Whoever loses a race leaves the row to the winner: the answer is then `deferred`
 from typing import assert_never
 
 from thread_objects.contract.states import Disposition
+from thread_objects.contract.sweeps import WorkOwner
 from thread_objects.core.recovery import Decision, Evidence, Permit, Snapshot
 from thread_objects.core.recovery import decisions as d
 from thread_objects.errors import AppendConflict, FenceRejected, OwnershipLost, SettlementConflict
+from thread_objects.ports import Duty
 
 from .abort_repair import AbortRepair
 from .short_claims import ShortClaims
@@ -31,6 +33,17 @@ class Repairs:
         self._watch = claims.watch
         self._abort = AbortRepair(claims)
         self._unknown = UnknownRepair(claims, reconcilers=reconcilers, retry_supported=retry_supported, permits=permits)
+
+    def read_evidence(self, snapshot: Snapshot) -> Evidence:
+        """The evidence behind a snapshot."""
+        return self._claims.evidence(snapshot)
+
+    def serve(self, duty: Duty) -> Disposition:
+        """Do what a duty asks for that outlived its Submission."""
+        if duty.owner is WorkOwner.OPERATION:
+            # Nobody can say whether the call happened; the Submission is settled, so it will not be run either.
+            return Disposition.UNKNOWN
+        return Disposition.DEFERRED
 
     def execute(self, snapshot: Snapshot, evidence: Evidence, decision: Decision) -> Disposition:
         """Carry out a decision. Safe to repeat; safe beside a living owner."""

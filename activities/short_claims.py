@@ -19,18 +19,6 @@ from thread_objects.ports import Claim, ClaimRequest, Store
 from .watch import Watch
 
 
-def read_evidence(store: Store, snapshot: Snapshot, watch: Watch) -> Evidence:
-    """The evidence behind a snapshot. Raises `CorruptRecord` for a record that cannot be decoded."""
-    watch.reading("read history")
-    records = store.run_records(snapshot.submission_id)
-    host = snapshot.host_submission_id
-    host_records = [] if host is None else store.run_records(host)
-    try:
-        return evidence_of(snapshot, records, host_records)
-    except UndecodableRecord as error:
-        raise CorruptRecord(thread_id=error.thread_id, sequence=error.sequence, decoder=error.kind) from error
-
-
 def read_snapshot(store: Store, submission_id: str, watch: Watch) -> Snapshot | None:
     """One row's snapshot."""
     watch.reading("read snapshot")
@@ -74,6 +62,17 @@ class ShortClaims:
         self._attempt_id = attempt_id
         self._ended_attempts = tuple(ended_attempts)
 
+    def evidence(self, snapshot: Snapshot) -> Evidence:
+        """The evidence behind a snapshot. Raises `CorruptRecord` for a record that cannot be decoded."""
+        self.watch.reading("read history")
+        records = self.store.run_records(snapshot.submission_id)
+        host = snapshot.host_submission_id
+        host_records = [] if host is None else self.store.run_records(host)
+        try:
+            return evidence_of(snapshot, records, host_records)
+        except UndecodableRecord as error:
+            raise CorruptRecord(thread_id=error.thread_id, sequence=error.sequence, decoder=error.kind) from error
+
     @contextmanager
     def claimed(self, snapshot: Snapshot, decision: Decision) -> Iterator[Held | None]:
         """The claim, or None: somebody else owns the Thread, is ahead in its lane, or changed the row."""
@@ -108,7 +107,7 @@ class ShortClaims:
         found = read_snapshot(self.store, snapshot.submission_id, self.watch)
         if found is None:
             return None
-        evidence = read_evidence(self.store, found, self.watch)
+        evidence = self.evidence(found)
         return Held(claim, found, evidence, now) if classify(found, evidence) == decision else None
 
     def append(self, held: Held, batch: Batch, operation: str) -> None:

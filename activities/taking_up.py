@@ -43,10 +43,15 @@ def new_transcript(claim: Claim, *, started_at: int, deadline_at: int) -> Transc
 def read_run(transcripts: Transcripts, store: Store, claim: Claim, *, now: int) -> tuple[Transcript, RunLog]:
     """The transcript as the log has it. Raises `CorruptRecord`."""
     transcript = transcripts.read(store, claim.thread_id, tail=claim.tail.sequence, now=now)
-    run = transcript.run_of(claim.submission_id)
+    return transcript, run_of(transcript, claim.thread_id, claim.submission_id)
+
+
+def run_of(transcript: Transcript, thread_id: str, submission_id: str) -> RunLog:
+    """The Run of a Submission whose input is canonical."""
+    run = transcript.run_of(submission_id)
     if run is None:
-        raise CorruptRecord(thread_id=claim.thread_id, sequence=None, decoder="input-missing")
-    return transcript, run
+        raise CorruptRecord(thread_id=thread_id, sequence=None, decoder="input-missing")
+    return run
 
 
 def take_up(store: Store, commits: Commits, run: RunLog, permits: Collection[Permit]) -> Standing | None:

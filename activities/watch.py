@@ -36,6 +36,10 @@ class Watch:
         """About to read the ledger or the log. `operation` is a static name."""
         self._step("history", operation)
 
+    def read(self) -> None:
+        """A reading is over: one that took too long is a timeout, whatever it found."""
+        self._step("history", self.operation)
+
     def repairing(self, operation: str) -> int:
         """About to execute part of a decision. Answers the instant to do it at."""
         return self._step("recovery", operation)

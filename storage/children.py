@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from thread_objects.contract import ids
 from thread_objects.contract.records import Batch
 from thread_objects.contract.states import ReservationStatus, SubmissionState
+from thread_objects.contract.sweeps import WorkOwner
 from thread_objects.core import ledger
 from thread_objects.core.canonical import PERSISTED, Unpersistable, canonical
 from thread_objects.core.recovery import ChildAttachment, ChildReservation
@@ -18,7 +19,7 @@ from thread_objects.errors import ChildReservationConflict, CorruptRecord, Ledge
 from thread_objects.ports import Claim
 from thread_objects.ties import Reservation
 
-from . import lanes, log, submissions
+from . import lanes, log, submissions, work
 from .engine import Transaction
 
 
@@ -63,6 +64,7 @@ def reserve(
             "allocation": text,
         },
     )
+    work.owe(tx, WorkOwner.CHILD, claim.submission_id, call_id)
     return _told(tx, _get(tx, reservation_id), replayed=False)
 
 
@@ -115,6 +117,7 @@ def release(tx: Transaction, reservation_id: str, *, now: int) -> Reservation:
         " WHERE reservation_id = :reservation_id AND status = 'releasePending'",
         {"now": now, "reservation_id": reservation_id},
     )
+    work.done(tx, stored.parent_submission_id, [stored.parent_call_id])
     return _told(tx, _get(tx, reservation_id), replayed=False)
 
 

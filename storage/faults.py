@@ -42,7 +42,7 @@ def record(tx: Transaction, thread_id: str, failure: RecoveryFailure, *, now: in
         before = None  # unreadable, so not used: the count begins anew
     fault = next_fault(before, thread_id, failure, now)
     last = 0
-    if before is None or recovery_events.failure_of(before) != recovery_events.failure_of(fault):
+    if before is None or before.failure != fault.failure:
         for known in recipients.blocks(tx, thread_id):
             last = recovery_events.add(tx, lane.object_id, fault, Transition.CHANGED, known, now=now)
     told, count = _tell_new(tx, lane, fault, now=now)

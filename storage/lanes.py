@@ -40,8 +40,8 @@ class Lane(NamedTuple):
         return self.lease_until is not None and self.lease_until > now and self.owner_attempt_id not in ended_attempts
 
 
-_COLUMNS = ", ".join(Lane._fields)
-_SELECT = f"SELECT {_COLUMNS} FROM threads WHERE thread_id = :thread_id"
+COLUMNS = ", ".join(Lane._fields)
+_SELECT = f"SELECT {COLUMNS} FROM threads WHERE thread_id = :thread_id"
 _NO_OWNER = (
     "owner_submission_id = NULL, owner_attempt_id = NULL, owner_producer_id = NULL, owner_token = NULL,"
     " lease_until = NULL"

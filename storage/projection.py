@@ -13,8 +13,10 @@ from thread_objects.contract.records import (
     ToolCallUnknown,
 )
 from thread_objects.contract.states import Resolution
+from thread_objects.contract.sweeps import WorkOwner
 from thread_objects.core.batches import EncodedBatch, EncodedRecord
 
+from . import work
 from .engine import Params, Transaction
 
 _CLOSING = {Resolution.COMPLETED_WITH_RESULT, Resolution.FAILED_WITH_ERROR}
@@ -44,6 +46,7 @@ def follow(tx: Transaction, submission_id: str, encoded: Sequence[EncodedBatch],
                 _lost(tx, submission_id, payload, entry.record.created_at)
             sequence += 1
     if closed and _any_unknown(tx, submission_id):
+        work.done(tx, submission_id, [str(call["tool_call_id"]) for call in closed])
         tx.many(
             "UPDATE unknown_calls SET closed_at = :sequence WHERE submission_id = :submission_id"
             " AND tool_call_id = :tool_call_id AND closed_at IS NULL",
@@ -53,7 +56,7 @@ def follow(tx: Transaction, submission_id: str, encoded: Sequence[EncodedBatch],
 
 def mark(tx: Transaction, submission_id: str, tool_call_id: str, tool_name: str, turn: int, now: int) -> None:
     """An unknown call; marking it again changes nothing."""
-    tx.run(
+    marked = tx.run(
         "INSERT INTO unknown_calls (submission_id, tool_call_id, turn, tool_name, marked_at)"
         " VALUES (:submission_id, :tool_call_id, :turn, :tool_name, :now) ON CONFLICT DO NOTHING",
         {
@@ -64,10 +67,13 @@ def mark(tx: Transaction, submission_id: str, tool_call_id: str, tool_name: str,
             "now": now,
         },
     )
+    if marked:
+        work.owe(tx, WorkOwner.OPERATION, submission_id, tool_call_id)
 
 
 def _lost(tx: Transaction, submission_id: str, payload: ToolCallUnknown, now: int) -> None:
     """A call that may have happened. Stated anew, it asks anew: what was said of an earlier loss is used up."""
+    work.owe(tx, WorkOwner.OPERATION, submission_id, payload.tool_call_id)
     tx.run(
         "DELETE FROM unknown_resolutions WHERE submission_id = :submission_id AND tool_call_id = :tool_call_id",
         {"submission_id": submission_id, "tool_call_id": payload.tool_call_id},

@@ -2,34 +2,38 @@
 
 from thread_objects.contract.messages import Settlement
 from thread_objects.contract.states import SubmissionState
-from thread_objects.contract.views import Fault
 from thread_objects.core import ledger
 from thread_objects.core.batches import EncodedBatch
 from thread_objects.core.recovery import AbortFact, Ownership, Snapshot, Suspension
 from thread_objects.errors import NotFound
+from thread_objects.ports import RecoveryStart
 
-from . import admission, approvals, children, faults, lanes, log, settlements, submissions, unknown
+from . import admission, approvals, children, faults, lanes, log, settlements, submissions, unknown, work
 from .engine import Transaction
 from .submissions import OPEN, Submission
 
 
-def start(tx: Transaction, thread_id: str, *, limit: int, now: int) -> tuple[Fault | None, list[Snapshot]]:
+def start(tx: Transaction, thread_id: str, *, limit: int, now: int) -> RecoveryStart:
     """The retained fault and the first page; no page before the fault's retry is due."""
     fault = faults.read(tx, thread_id)
-    waits = fault is not None and fault.retry_at > now
-    return fault, [] if waits else page(tx, thread_id, after=0, limit=limit)
+    found = work.look(tx, thread_id) if fault is None or fault.retry_at <= now else None
+    if found is None:
+        return RecoveryStart(fault, [])
+    return RecoveryStart(fault, _rows(tx, found.lane, after=0, limit=limit), found.owed)
 
 
 def page(tx: Transaction, thread_id: str, *, after: int, limit: int) -> list[Snapshot]:
     """Snapshots of nonterminal rows past a queue sequence, without the fresh ones."""
-    lane = lanes.look(tx, thread_id)
-    if lane is None:
-        return []
+    found = work.look(tx, thread_id)
+    return [] if found is None else _rows(tx, found.lane, after=after, limit=limit)
+
+
+def _rows(tx: Transaction, lane: lanes.Lane, *, after: int, limit: int) -> list[Snapshot]:
     rows = tx.all(
         f"SELECT {submissions.COLUMNS} FROM submissions WHERE object_id = :object_id AND thread_id = :thread_id"
         f" AND {OPEN} AND queue_sequence > :after AND NOT (state = 'ready' AND claims = 0 AND abort_at IS NULL)"
         " ORDER BY queue_sequence LIMIT :limit",
-        {"object_id": lane.object_id, "thread_id": thread_id, "after": after, "limit": limit},
+        {"object_id": lane.object_id, "thread_id": lane.thread_id, "after": after, "limit": limit},
     )
     return [_snapshot(tx, lane, submissions.read(row)) for row in rows]
 

@@ -16,11 +16,6 @@ from .engine import Transaction
 _COLUMNS = "sequence, transition, thread_id, submission_id, occurred_at, first_failed_at, failure"
 
 
-def failure_of(fault: Fault) -> Failure:
-    """What an event says of a fault."""
-    return Failure.model_validate(fault.model_dump(include=set(Failure.model_fields)))
-
-
 def add(
     tx: Transaction, object_id: str, fault: Fault, transition: Transition, submissions: Sequence[str], *, now: int
 ) -> int:
@@ -33,7 +28,7 @@ def add(
         {"object_id": object_id, "count": len(submissions)},
     )
     last = standing(tx, object_id).sequence
-    failure = canonical(failure_of(fault).model_dump(by_alias=True))
+    failure = canonical(fault.failure.model_dump(by_alias=True))
     tx.many(
         f"INSERT INTO recovery_events (object_id, {_COLUMNS}) VALUES (:object_id, :sequence, :transition, :thread_id,"
         " :submission_id, :now, :first_failed_at, :failure)",

@@ -22,11 +22,14 @@ from thread_objects.ports import (
     CheckpointPlace,
     Claim,
     ClaimRequest,
+    Duty,
     FaultChange,
     FencedPage,
     OldMark,
     RecoveryFailure,
+    RecoveryStart,
     Tail,
+    WorkRebuild,
 )
 
 from . import (
@@ -50,6 +53,8 @@ from . import (
     restoring,
     settlements,
     surveys,
+    work,
+    work_rebuild,
 )
 from .engine import Transaction
 from .ties import SqlTies
@@ -207,7 +212,7 @@ class SqlStore(SqlTies):
 
     # --- recovery ---
 
-    def recovery_start(self, thread_id: str, *, limit: int, now: int) -> tuple[Fault | None, list[Snapshot]]:
+    def recovery_start(self, thread_id: str, *, limit: int, now: int) -> RecoveryStart:
         """The retained fault and, when it is due or there is none, the first page."""
         return self._database.read(lambda tx: recoveries.start(tx, thread_id, limit=limit, now=now))
 
@@ -248,6 +253,20 @@ class SqlStore(SqlTies):
     def wake_suspended(self, submission_id: str, *, now: int) -> bool:  # noqa: ARG002
         """Wake a decided suspension."""
         return self._database.write(lambda tx: recoveries.wake_suspended(tx, submission_id))
+
+    # --- the work inventory ---
+
+    def duties(self, thread_id: str, *, after: tuple[int, str], limit: int) -> list[Duty]:
+        """A page of the inventory."""
+        return self._database.read(lambda tx: work.page(tx, thread_id, after=after, limit=limit))
+
+    def work_threads(self, object_id: str, *, after: str | None, limit: int) -> list[str]:
+        """Threads of an object that owe something."""
+        return self._database.read(lambda tx: work.threads(tx, object_id, after=after, limit=limit))
+
+    def rebuild_work(self, thread_id: str) -> WorkRebuild:
+        """One pass of rebuilding an inventory."""
+        return self._database.write(lambda tx: work_rebuild.rebuild(tx, thread_id))
 
     # --- faults ---
 

@@ -7,6 +7,7 @@ Rule guarded: a view is one moment. Everything that changes comes from a single 
 from collections import defaultdict
 from collections.abc import Iterable
 
+from thread_objects.contract.limits import DUTY_THREADS_MAX
 from thread_objects.contract.states import SubmissionState
 from thread_objects.contract.views import Survey, ThreadView
 from thread_objects.core import views
@@ -19,11 +20,18 @@ from .submissions import OPEN
 SURVEY_THREADS_MAX = 4_096
 """A survey travels through the workflow's history: about 200 bytes for each Thread."""
 
-_FAULTS_AND_EVENTS = (
-    "SELECT thread_id, retry_at FROM faults WHERE object_id = :object_id UNION ALL"
-    " SELECT NULL, sequence FROM recovery_event_counters WHERE object_id = :object_id AND sequence > acknowledged"
+_FAULT, _EVENTS, _DUTY = 0, 1, 2
+_BESIDE = (
+    f"SELECT {_FAULT}, thread_id, retry_at FROM faults WHERE object_id = :object_id UNION ALL"
+    f" SELECT {_EVENTS}, '', sequence FROM recovery_event_counters WHERE object_id = :object_id"
+    " AND sequence > acknowledged UNION ALL"
+    f" SELECT {_DUTY}, w.thread_id, MIN(w.queue_sequence) FROM work_items w JOIN submissions s"
+    " ON s.submission_id = w.submission_id WHERE w.object_id = :object_id AND w.owner = 'Child' AND s.state = 'settled'"
+    " GROUP BY w.thread_id"
 )
-"""Retries by Thread, and under NULL the last event while one waits. One statement: every survey pays for it."""
+"""What stands beside the rows: retries of faults, the last event while one waits, and Threads that have something to
+do for settled Submissions. One statement: every survey pays for it, and almost none finds anything.
+"""
 
 _GROUPED = "state, CASE WHEN abort_at IS NULL THEN 0 ELSE 1 END AS aborted, COUNT(*), MIN(queue_sequence)"
 
@@ -66,15 +74,18 @@ def survey(tx: Transaction, object_id: str) -> Survey:
     threads = threads[:SURVEY_THREADS_MAX]
     heads = [(thread, head.lowest) for thread in threads if (head := views.head_group(groups[thread])) is not None]
     identities = _identities(tx, heads)
-    retries: dict[str | None, int] = dict(row[:2] for row in tx.all(_FAULTS_AND_EVENTS, {"object_id": object_id}))
+    beside = tx.all(_BESIDE, {"object_id": object_id})
+    retries: dict[str, int] = {row[1]: row[2] for row in beside if row[0] == _FAULT}
+    duties = sorted(row[1] for row in beside if row[0] == _DUTY)
     calls = open_calls.waiting(tx, object_id) if any(_somebody_waits(groups[thread]) for thread in threads) else {}
     return Survey(
         threads=tuple(
             views.fold(thread, groups[thread], identities.get(thread), retries.get(thread), calls.get(thread, ()))
             for thread in threads
         ),
-        truncated=truncated,
-        event_sequence=retries.get(None, 0),
+        truncated=truncated or len(duties) > DUTY_THREADS_MAX,
+        duties=tuple(duties[:DUTY_THREADS_MAX]),
+        event_sequence=next((row[2] for row in beside if row[0] == _EVENTS), 0),
     )
 
 

@@ -93,6 +93,7 @@ class ThreadRow(SQLModel, table=True):
     owner_producer_id: str | None = _id(nullable=True)
     owner_token: str | None = _text(nullable=True)
     lease_until: int | None = _number(nullable=True)
+    work_through: int | None = Field(sa_column=Column(BigInteger(), nullable=True, server_default=text("-1")))
     base_sequence: int = _number(default="0")
     base_digest: str | None = _text(nullable=True)
 
@@ -278,6 +279,20 @@ class ChildReservationRow(SQLModel, table=True):
     released_at: int | None = _number(nullable=True)
     allocation: str = _text()
     accounting: str | None = _text(nullable=True)
+
+
+class WorkItemRow(SQLModel, table=True):
+    """A duty that may outlive its Submission. `threads.work_through` says whether a Thread's items are complete."""
+
+    __tablename__ = "work_items"
+    __table_args__: ClassVar[Any] = (Index("work_items_object", "object_id", "thread_id"),)
+
+    thread_id: str = _id(primary_key=True)
+    queue_sequence: int = _number(primary_key=True)
+    call_id: str = _id(primary_key=True)
+    object_id: str = _id()
+    submission_id: str = _id()
+    owner: str = _text()
 
 
 class FaultRow(SQLModel, table=True):

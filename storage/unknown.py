@@ -17,7 +17,7 @@ from thread_objects.core.evidence import UndecodableRecord, evidence_of
 from thread_objects.core.recovery import OpenCall, Snapshot, UnknownIntent, resolution_batch
 from thread_objects.errors import CorruptRecord, LedgerError, NotFound, UnknownResolutionConflict
 
-from . import aborts, lanes, log, submissions
+from . import aborts, lanes, log, submissions, work
 from .engine import Transaction
 from .submissions import Submission
 
@@ -238,6 +238,7 @@ def _close_settled(
     )
     batch = resolution_batch(snapshot, call, intent, now, deployment_id=deployment_id)
     lane = log.append_unowned(tx, lane, [log.encode(batch)], asked.submission_id)
+    work.done(tx, asked.submission_id, [asked.tool_call_id])
     tx.run(
         "UPDATE unknown_calls SET closed_at = :sequence WHERE submission_id = :submission_id"
         " AND tool_call_id = :tool_call_id AND closed_at IS NULL",

@@ -244,6 +244,15 @@ class RecoveryBlocked(ThreadError):
     failure: str
 
 
+class WorkDiscoveryUnavailable(ThreadError):
+    """The inventory of a Thread's work is not usable: `missing-index`, `incomplete-rebuild` or `unsupported`."""
+
+    code = "WorkDiscoveryUnavailable"
+    summary = "work inventory unavailable"
+    thread_id: str
+    reason: str
+
+
 class BindingUnavailable(ThreadError):
     """No, or no unambiguous, current binding for the agent."""
 

@@ -7,7 +7,7 @@ Fences (token, epoch) are compared inside the `UPDATE`. Nothing here knows Tempo
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
@@ -27,6 +27,7 @@ from thread_objects.contract.operations import InspectAnswer, InspectRequest
 from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.recovery_events import EventStanding, RecoveryEvent
 from thread_objects.contract.states import SubmissionState
+from thread_objects.contract.sweeps import WorkOwner
 from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
 from thread_objects.core.explain import RetryContract
 from thread_objects.core.faults import RecoveryFailure as RecoveryFailure  # noqa: PLC0414 - named by the Store
@@ -152,6 +153,31 @@ class FaultChange:
     event_sequence: int = 0
 
 
+class RecoveryStart(NamedTuple):
+    """How the recovery of a Thread begins. `duties`: its inventory lists something beside the rows."""
+
+    fault: Fault | None
+    page: list[Snapshot]
+    duties: bool = False
+
+
+class Duty(NamedTuple):
+    """One item of a Thread's work inventory. `settled`: its Submission is, and the duty outlived it."""
+
+    owner: WorkOwner
+    submission_id: str
+    queue_sequence: int
+    call_id: str
+    settled: bool
+
+
+class WorkRebuild(NamedTuple):
+    """One pass of rebuilding an inventory: the record it came to, and whether it is complete."""
+
+    through: int
+    complete: bool
+
+
 class Reconciler(Protocol):
     """Says what became of one lost call. May be called again for the same call; must not run it.
 
@@ -254,10 +280,11 @@ class Store(Ties, Protocol):
         """Append the unknown records, mark the row `unknown` with these open calls (call id -> tool name), release."""
 
     # --- recovery ----------------------------------------------------------------------------------------------
-    def recovery_start(self, thread_id: str, *, limit: int, now: int) -> tuple[Fault | None, list[Snapshot]]:
+    def recovery_start(self, thread_id: str, *, limit: int, now: int) -> RecoveryStart:
         """The retained fault and the first recovery page, in one transaction.
 
-        While the fault's retry is not due the page is empty: nothing of the Thread is read before that.
+        While the fault's retry is not due the page is empty: nothing of the Thread is read before that. Raises
+        `WorkDiscoveryUnavailable` for a Thread whose work inventory cannot be used.
         """
 
     def recovery_page(self, thread_id: str, *, after: int, limit: int) -> list[Snapshot]:
@@ -293,6 +320,19 @@ class Store(Ties, Protocol):
 
     def wake_suspended(self, submission_id: str, *, now: int) -> bool:
         """Wake a suspended row whose decisions are all stored. False when something is undecided."""
+
+    # --- the work inventory ------------------------------------------------------------------------------------
+    def duties(self, thread_id: str, *, after: tuple[int, str], limit: int) -> list[Duty]:
+        """Inventory items past (queue sequence, call id), in that order.
+
+        Raises `WorkDiscoveryUnavailable` where the inventory is missing, half rebuilt or of an unknown kind.
+        """
+
+    def work_threads(self, object_id: str, *, after: str | None, limit: int) -> list[str]:
+        """Threads of an object that owe something, by id: nonterminal rows or listed duties."""
+
+    def rebuild_work(self, thread_id: str) -> WorkRebuild:
+        """One bounded pass (256 records, 32 MiB) of rebuilding a Thread's inventory. Recovery never does this."""
 
     # --- faults --------------------------------------------------------------------------------------------------
     def record_fault(self, thread_id: str, failure: RecoveryFailure, *, now: int) -> FaultChange:

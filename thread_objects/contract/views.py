@@ -5,6 +5,7 @@ A view is bounded whatever the queue's length, since it becomes part of the work
 
 from typing import Literal
 
+from thread_objects.contract.recovery_events import Failure
 from thread_objects.contract.states import Disposition, Outcome, SubmissionState
 from thread_objects.contract.wire import Wire
 
@@ -90,6 +91,11 @@ class Fault(Wire):
     retry_at: int
     attempts: int
     recipients: int = 0
+
+    @property
+    def failure(self) -> Failure:
+        """Why, without when and how often."""
+        return Failure.model_validate(self.model_dump(include=set(Failure.model_fields)))
 
 
 class Decided(Wire):

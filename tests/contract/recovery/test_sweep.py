@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from activities.thread_recovery import cursor_after, cursor_position
+from activities.cursors import Position, cursor_after, position_of
 from activities.watch import RecoveryTimeout
 from thread_objects.contract.limits import RECOVERY_CURSOR_CHARS_MAX, RECOVERY_OWNERS_MAX
 from thread_objects.errors import CorruptRecord, InvalidInput, StoreUnavailable
@@ -59,7 +59,7 @@ def test_a_stop_between_pages_leaves_a_cursor(lab):
 @pytest.mark.parametrize(
     "cursor",
     [
-        cursor_after("another", 3),
+        cursor_after("another", Position(3)),
         "",
         "3",
         "null",
@@ -80,8 +80,9 @@ def test_a_foreign_or_unreadable_cursor_is_refused(lab, cursor):
 
 def test_a_cursor_reads_back():
     """Whatever the thread id holds."""
-    assert cursor_position('a"b\\', cursor_after('a"b\\', 7)) == 7
-    assert cursor_position("t", None) == 0
+    for position in (Position(7), Position(duty=(7, 'c"\\'))):
+        assert position_of('a"b\\', cursor_after('a"b\\', position)) == position
+    assert position_of("t", None) == Position()
 
 
 def test_an_unreadable_row_blocks_its_thread_once(lab):
@@ -112,8 +113,8 @@ def test_a_thread_in_backoff_is_not_read(lab):
     blocked = lab.recover(store=store)
     assert store.calls == ["recovery_start"]
     assert blocked.fault is not None
-    assert lab.store.recovery_start(THREAD, limit=32, now=blocked.retry_at - 1) == (blocked.fault, [])
-    cursor = cursor_after(THREAD, 1)
+    assert lab.store.recovery_start(THREAD, limit=32, now=blocked.retry_at - 1) == (blocked.fault, [], False)
+    cursor = cursor_after(THREAD, Position(1))
     assert lab.recover(store=store, cursor=cursor).fault == blocked.fault
     lab.clock.at = blocked.retry_at
     assert lab.recover(store=store, attempt="recovery-2").fault is None
