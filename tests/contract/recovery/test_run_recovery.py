@@ -60,7 +60,7 @@ def debts(lab, count, *, settled=True):
 def parked(lab, count):
     """This many parked rows on one Thread."""
     for n in range(count):
-        lab.submit(f"k{n}")
+        lab.submit(f"p{n}")
         lab.respond(lab.claim(f"attempt-{n}"), declared("c1"))
         lab.recover(ended_attempts=(f"attempt-{n}",), attempt=f"recovery-{n}")
 
@@ -319,7 +319,6 @@ def test_a_rebuild_finds_what_was_listed(lab, monkeypatch):
     lab.resolve(sid, "c000", ResolutionKind.NEVER_HAPPENED)
     lab.resolve(sid, "c001", ResolutionKind.COMPLETED_WITH_RESULT, result=1)
     parked(lab, 2)
-    lab.claim("settling")
     before = lab.store.duties(THREAD, after=(0, ""), limit=100)
     assert [item.call_id for item in before] == ["c002", "c003", "c004", "c005", "c1", "c1"]
     lab.tear("UPDATE threads SET work_through = NULL")
