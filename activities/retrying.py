@@ -16,7 +16,7 @@ from thread_objects.ports import Store
 
 from .failure import recovery_failure
 from .repairs import Repairs
-from .short_claims import ShortClaims, read_evidence
+from .short_claims import ShortClaims
 from .unknown_repair import Reconcilers, RetrySupported, always_supported, no_reconcilers
 from .watch import Watch
 
@@ -60,7 +60,7 @@ def retry_submission(
     )
     repairs = Repairs(claims, reconcilers=reconcilers, retry_supported=retry_supported, permits=set())
     try:
-        snapshot, evidence, decision = _decided(store, thread_id, submission_id, watch)
+        snapshot, evidence, decision = _decided(claims, thread_id, submission_id)
         disposition = repairs.execute(snapshot, evidence, decision)
     except (NotFound, RetryRefused, RecoveryBlocked, StoreUnavailable):
         raise
@@ -72,9 +72,10 @@ def retry_submission(
     return tag(decision), disposition
 
 
-def _decided(store: Store, thread_id: str, submission_id: str, watch: Watch) -> tuple[Snapshot, Evidence, Decision]:
+def _decided(claims: ShortClaims, thread_id: str, submission_id: str) -> tuple[Snapshot, Evidence, Decision]:
     """The decision, unless it is to wait or to do nothing."""
-    watch.reading("read snapshot")
+    store = claims.store
+    claims.watch.reading("read snapshot")
     snapshot = store.snapshot(submission_id)
     if snapshot is None or snapshot.thread_id != thread_id:
         raise NotFound(what="submission", id=submission_id)
@@ -82,7 +83,7 @@ def _decided(store: Store, thread_id: str, submission_id: str, watch: Watch) -> 
     if fault is not None:
         # A Thread whose recovery failed is not claimed before recovery has tried it again, whoever asks.
         raise RecoveryBlocked(thread_id=thread_id, failure=f"{fault.error_tag} in {fault.operation}")
-    evidence = read_evidence(store, snapshot, watch)
+    evidence = claims.evidence(snapshot)
     decision = classify(snapshot, evidence)
     refused_because = _REFUSED.get(type(decision))
     if refused_because is not None:

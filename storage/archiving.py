@@ -31,7 +31,7 @@ from thread_objects.core.verification import CommittedRecord, LogEnd
 from thread_objects.core.verification.chain import ChainChecks
 from thread_objects.errors import ArchiveRefused, CorruptRecord, InvalidInput, ThreadNotMaterialized
 
-from . import lanes, marks
+from . import lanes, marks, work
 from .engine import Row, Transaction, listed
 
 _ROWS = 256
@@ -175,6 +175,7 @@ def write(
             case _:
                 rows.add(line)
     rows.flush()
+    work.list_imported(tx, header.thread_id)
     # Nobody's workflow has heard of these rows. An old mark makes the next sweep tell their object.
     marks.leave_old(tx, lane.object_id, now=now)
     tx.notify = True
