@@ -69,13 +69,18 @@ def owe(tx: Transaction, owner: WorkOwner, submission_id: str, call_id: str) -> 
 
 def list_imported(tx: Transaction, thread_id: str) -> None:
     """List what is open in a Thread whose rows were written whole."""
-    tx.run(
-        "INSERT INTO work_items (thread_id, queue_sequence, call_id, object_id, submission_id, owner)"
-        " SELECT s.thread_id, s.queue_sequence, u.tool_call_id, s.object_id, s.submission_id, :owner FROM submissions s"
-        " JOIN unknown_calls u ON u.submission_id = s.submission_id WHERE s.thread_id = :thread_id"
-        " AND u.closed_at IS NULL ON CONFLICT (thread_id, queue_sequence, call_id) DO NOTHING",
-        {"thread_id": thread_id, "owner": WorkOwner.OPERATION.value},
-    )
+    for owner, call_id, duties in (
+        (WorkOwner.OPERATION, "d.tool_call_id", "unknown_calls d ON d.submission_id = s.submission_id"),
+        (WorkOwner.CHILD, "d.parent_call_id", "child_reservations d ON d.parent_submission_id = s.submission_id"),
+    ):
+        is_open = "d.closed_at IS NULL" if owner is WorkOwner.OPERATION else "d.status <> 'released'"
+        tx.run(
+            "INSERT INTO work_items (thread_id, queue_sequence, call_id, object_id, submission_id, owner)"
+            f" SELECT s.thread_id, s.queue_sequence, {call_id}, s.object_id, s.submission_id, :owner FROM submissions s"
+            f" JOIN {duties} WHERE s.thread_id = :thread_id AND {is_open}"
+            " ON CONFLICT (thread_id, queue_sequence, call_id) DO NOTHING",
+            {"thread_id": thread_id, "owner": owner.value},
+        )
 
 
 def done(tx: Transaction, submission_id: str, call_ids: list[str]) -> None:

@@ -477,7 +477,7 @@ KEPT_OUT = {
 }
 """Columns that an archive does not have: whose Thread it is stands in the header, batch items mean nothing elsewhere."""
 STAYS = {"objects", "threads", "records", "faults", "fault_recipients", "checkpoints", "deployments", "workers"}
-STAYS |= {"recovery_events", "recovery_event_counters"}
+STAYS |= {"recovery_events", "recovery_event_counters", "work_items"}
 """Tables that an archive has in another form, or not at all."""
 
 
