@@ -11,7 +11,7 @@ JOBS ?= 2
 SIDE_BY_SIDE = --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo dev test check format bench bench-storage soak wheel lock clean
+.PHONY: help install demo dev test check format simulation crash bench bench-storage soak wheel lock clean
 
 help:  ## Show the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,11 @@ soak: $(STAMP)  ## 3 000 inputs on one thread with two followers (some minutes)
 
 crash: $(STAMP)  ## kill -9 at every point of a pass, besides what make test does
 	CRASH_POINTS=all $(BIN)/python -m pytest tests/crash/test_kill.py -k maintenance
+
+STEPS ?= 100000
+
+simulation: $(STAMP)  ## The core under a seeded scheduler (STEPS=100000 SEED=1); DEPTH=9 searches a small scope whole
+	$(BIN)/python -m tests.simulation --steps $(STEPS) $(if $(SEED),--seed $(SEED)) $(if $(DEPTH),--depth $(DEPTH))
 
 format: $(STAMP)  ## Format and mend what can be mended
 	$(BIN)/ruff format .

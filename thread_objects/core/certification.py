@@ -58,6 +58,8 @@ def checkpoint(
     autonomous = (
         bool(findings.pending or findings.faults or findings.work_retries or findings.unfinished)
         or discovery_pending
+        # A duty that no recovery of this event has looked at: the wave was over, or admission, before it was found.
+        or any(thread_id not in findings.recovered for thread_id in scan.duties)
         or any(findings.autonomous(view, record) for view in remaining)
     )
     overlap = observation.overlapped or step.active_at_start > 0 or active > 0

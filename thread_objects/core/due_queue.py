@@ -200,9 +200,12 @@ class QueueTransaction:
         self._put(row)
 
     def spare_native(self, now: int) -> None:
-        """A charge that met an absent storage says nothing of the work: native stays below parking."""
+        """A charge that met an absent storage says nothing of the work: native stays below parking.
+
+        A row that was parked, and reported, before this charge stays parked: an absence ends no parking either.
+        """
         native = self.get(NATIVE)
-        if native is not None and native.stalls >= limits.QUEUE_CHARGES_MAX:
+        if native is not None and native.stalls >= limits.QUEUE_CHARGES_MAX and not native.reported:
             floor, stalls = now + limits.QUEUE_RETRY_CAP_MS, limits.QUEUE_CHARGES_MAX - 1
             self._put(replace(native, due_at=floor, not_before=floor, stalls=stalls, state=RowState.PENDING))
 

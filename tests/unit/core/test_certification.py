@@ -76,9 +76,16 @@ def test_a_scan_of_a_newer_generation_certifies_it_when_nothing_is_left():
 
 def test_a_duty_thread_holds_certification_at_the_observed_generation():
     """Observed 7, scanned = dirty = 9, one duty Thread already recovered: processed 7, rearmed (GEN-010)."""
-    world = World(duties=["D"])
-    record, native, _ = checkpoint(dirty=9, scanned=9, world=world)
+    findings = Findings()
+    findings.learn(Recovered(thread_id="D"))
+    record, native, _ = checkpoint(dirty=9, scanned=9, world=World(duties=["D"]), findings=findings)
     assert record.processed == 7 and native.due_at == 1_050
+
+
+def test_a_duty_that_no_recovery_has_looked_at_is_not_acknowledged():
+    """Found when admission was over, or after the wave: the generation stays dirty and native has a deadline."""
+    record, native, verdict = checkpoint(world=World(duties=["D"]))
+    assert record.processed == 6 and native.due_at is not None and verdict.next_attempt_at is not None
 
 
 def test_a_generation_newer_than_the_scan_is_not_acknowledged():

@@ -427,6 +427,21 @@ def test_an_outage_of_storage_never_parks_native_work():
     assert shell.world.settled == ["s1"]
 
 
+def test_an_outage_ends_no_parking_and_hides_no_report():
+    """A row that was parked and reported before the outage stays parked for its hour, and is not told again."""
+    shell = Shell()
+    shell.submit("A", "s1", state="input-applied")
+    parked = Row(NATIVE, 3, 0, 8, None, 0, RowState.PARKED, reported=True)
+    shell.state.queue = type(shell.state.queue)([parked])
+    shell.begin()
+    shell.commands.clear()
+    shell.event.recovery_failed("A", "StoreUnavailable", shell.now, outage=True)
+    shell.advance()
+    assert shell.finish().parked == ()
+    row = shell.state.queue.get(NATIVE)
+    assert (row.state, row.reported, row.due_at) == (RowState.PARKED, True, shell.now + 3_600_000)
+
+
 def test_an_outage_beside_another_failure_is_charged_as_ever():
     """Only a pass in which nothing but storage failed is spared."""
     shell = Shell(config=MaintenanceConfig(lanes=(LaneSpec("L", 5_000),)))
