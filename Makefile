@@ -11,7 +11,7 @@ JOBS ?= 2
 SIDE_BY_SIDE = --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo dev test check format simulation crash bench bench-storage soak wheel lock clean
+.PHONY: help install demo dev test check format simulation crash bench bench-storage soak wheel lock clean histories
 
 help:  ## Show the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ STEPS ?= 100000
 
 simulation: $(STAMP)  ## The core under a seeded scheduler (STEPS=100000 SEED=1); DEPTH=9 searches a small scope whole
 	$(BIN)/python -m tests.simulation --steps $(STEPS) $(if $(SEED),--seed $(SEED)) $(if $(DEPTH),--depth $(DEPTH))
+
+histories: $(STAMP)  ## Random histories of lanes and logs, fifty times as many as in test, on both databases (some minutes)
+	HISTORIES=50 $(BIN)/python -m pytest tests/contract/test_lifecycle.py -o faulthandler_timeout=3600
 
 format: $(STAMP)  ## Format and mend what can be mended
 	$(BIN)/ruff format .
