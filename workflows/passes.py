@@ -225,7 +225,7 @@ class PassRunner:
                 thread_id=thread_id,
                 producer_id=producer_id(names.PRODUCER_PREFIX, owner.object_id),
                 attempt_id=attempt_id,
-                ended_attempts=(*self.ended.get(thread_id, ()), *owner.pump.offered),
+                ended_attempts=tuple(self.ended.get(thread_id, ())),
                 applied_through=owner.pump.applied_through,
                 yield_at=command.yield_at,
                 deadline_at=command.deadline_at,
@@ -291,7 +291,6 @@ class PassRunner:
         if answer.submission_id is not None and answer.ended != "unbound":
             # It claimed, so no lease of the ended ones is left. An Attempt that only looked superseded nothing.
             self.ended.pop(thread_id, None)
-            self._owner.pump.offered = ()
         self._keep_fault(thread_id, answer.recovered.fault)
         self._owner.maintenance.events_recorded(answer.recovered.event_sequence, now_ms())
         if answer.settled is not None:

@@ -48,9 +48,6 @@ _QUICK_RETRIES = RetryPolicy(
     initial_interval=timedelta(milliseconds=50), maximum_interval=timedelta(milliseconds=500), maximum_attempts=4
 )
 
-_OFFERED_MAX = 4
-"""One is the rule; more come from batches whose answers were lost one after the other."""
-
 
 def _batch_id(mark: int) -> str:
     return f"{workflow.info().run_id}:{mark}"
@@ -74,8 +71,6 @@ class Pump:
         self._unmark_uncertified = carried.unmark_through > 0
         self.survey = carried.survey
         self.applied_total = carried.applied_total
-        self.offered: tuple[str, ...] = ()
-        """Head starts that may hold a claim: the next Attempt may supersede them, and the one that adopts them."""
 
     async def run(self) -> None:
         """Run for the life of the workflow run."""
@@ -175,7 +170,8 @@ class Pump:
         )
 
     def _note_offered(self, mark: int) -> None:
-        self.offered = (*self.offered, _head_start_id(mark))[-_OFFERED_MAX:]
+        # Whether or not its answer arrives: the next Attempt may supersede it, and so may the one that adopts it.
+        self._owner.passes.note_ended(self._owner.object_id, _head_start_id(mark))
 
     async def _publish_committed(
         self, batch: list[Entry], mutation: Mutation, progressed: tuple[str, ...], answer: ApplyAnswer
