@@ -13,7 +13,6 @@ from thread_objects.contract.operations import (
     InspectAnswer,
     InspectRequest,
     Operation,
-    RecoveryStatus,
     ThreadExplanation,
     Unreadable,
 )
@@ -52,8 +51,6 @@ def answer(
             )
         case Operation.SCAN_OBLIGATIONS if request.obligations is not None:
             return InspectAnswer(obligations=obligations.page(tx, request.obligations, now=now))
-        case Operation.REPORT if request.thread_id is not None:
-            return InspectAnswer(recovery=recovery_status(tx, request.thread_id))
         case Operation.OBSERVE if request.thread_id is not None:
             return InspectAnswer(tail_sequence=tails(tx, [request.thread_id]).get(request.thread_id, 0))
         case Operation.VERIFY if request.thread_id is not None:
@@ -126,12 +123,6 @@ def thread_explanation(
         next_after=page[-1].queue_sequence if len(rows) > limit else None,
         fault=faults.read(tx, thread_id),
     )
-
-
-def recovery_status(tx: Transaction, thread_id: str) -> RecoveryStatus:
-    """The retained fault."""
-    known = lanes.look(tx, thread_id) is not None
-    return RecoveryStatus(thread_id=thread_id, known=known, fault=faults.read(tx, thread_id) if known else None)
 
 
 def tails(tx: Transaction, thread_ids: Sequence[str]) -> dict[str, int]:

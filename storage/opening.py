@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from thread_objects.admission import AdmissionRules
-from thread_objects.errors import ConfigError
+from thread_objects.errors import ConfigError, StoreUnavailable
 
 from . import migrating, postgres, sqlite
 from .limits import StoreLimits
@@ -51,6 +51,8 @@ def open_reader(database_url: str) -> SqlReader:
     """Open for reading. Never migrates, never creates: a database that is not there is `StoreUnavailable`."""
     if database_url.startswith(_SQLITE):
         path = _path(database_url)
+        if not path.exists():
+            raise StoreUnavailable(reason=f"no database at {path}, only a worker makes one")
         connect: Callable[[], sqlite3.Connection] = lambda: sqlite.connect(path, synchronous="FULL")  # noqa: E731
         with sqlite.translated():
             watch = SqlitePoll(connect)

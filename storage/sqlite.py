@@ -170,6 +170,8 @@ def translated() -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if "decode to UTF-8" in str(error):
             raise CorruptRecord(thread_id="", decoder="utf-8") from error
+        if "no such table" in str(error):
+            raise StoreUnavailable(reason="the file holds no database of a worker's, or not yet") from error
         raise StoreUnavailable(reason=str(error).partition(":")[0]) from error
     except sqlite3.DatabaseError as error:
         raise StoreUnavailable(reason=str(error)) from error

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thread_objects.contract.archive import ArchiveReport
+from thread_objects.contract.reports import Verification
 from thread_objects.contract.states import CheckOutcome
-from thread_objects.core.archive import LINE_BYTES_MAX, ArchiveDefect, Checked, check
+from thread_objects.core.archive import LINE_BYTES_MAX, ArchiveDefect, Checked, check, verify_lines
 from thread_objects.errors import ArchiveRefused, InvalidInput
 
 
@@ -38,6 +39,17 @@ def check_archive(archive: Iterable[str]) -> Checked:
         raise InvalidInput("an archive is read twice: pass a list or an ArchiveFile, not an iterator", what="archive")
     try:
         return check(archive)
+    except ArchiveDefect as error:
+        raise ArchiveRefused(str(error), reason=error.reason, line=error.line) from error
+
+
+def verify_archive(archive: Iterable[str], *, require_all_settled: bool = False) -> Verification:
+    """Verify the Thread in an archive: all checks, and none of them a repair. Reads it once.
+
+    Raises `ArchiveRefused` for what is no whole archive (malformed, cut off, or not what its own digest says).
+    """
+    try:
+        return verify_lines(archive, require_all_settled=require_all_settled)
     except ArchiveDefect as error:
         raise ArchiveRefused(str(error), reason=error.reason, line=error.line) from error
 

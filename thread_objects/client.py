@@ -7,17 +7,20 @@ away) are repeated here for a bounded time with the same key before they reach t
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import copy
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
-from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Self
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue
 from temporalio.client import (
     Client,
 )
 
+from thread_objects.authorising import Authoriser, authorisation
+from thread_objects.awaiting import Awaiting, check_receipt
 from thread_objects.clock import instant_ms
 from thread_objects.connection import connect
 from thread_objects.contract import ids, limits, names
@@ -38,36 +41,41 @@ from thread_objects.contract.messages import (
     SubmissionStatus,
     Submit,
     UnknownAnswer,
-    Wake,
 )
-from thread_objects.contract.reports import AlarmView, ObjectReport, RecoveryStatus, RefusedInput, StatusView
+from thread_objects.contract.operations import Operation
+from thread_objects.contract.reports import ObjectReport, RecoveryStatus
 from thread_objects.contract.states import Decision, ResolutionKind
 from thread_objects.contract.views import Fault
-from thread_objects.errors import (
-    InvalidInput,
-    NotFound,
-    SignalRefused,
-    WaitTimeout,
-)
+from thread_objects.errors import InvalidInput, WaitTimeout
+from thread_objects.inspecting import Inspecting
 from thread_objects.objects import Objects, wire_bytes
+from thread_objects.operating import Operating, identity
 from thread_objects.reading import Reading
 from thread_objects.settings import Settings, load_settings
+from thread_objects.validating import valid
+from thread_objects.waiters import Waiters
 from thread_objects.waiting import SettlementWatch
 
-M = TypeVar("M")
+LOCAL = "local"
+"""The caller where nobody said who asks."""
 
 
-class ThreadClient:
+class ThreadClient(Operating):
     """One connection to Temporal and, where a database URL is known, one to the database. Use as a context manager.
 
     Without a database URL every result is the same; reading it takes a short workflow instead of a query in SQL.
     """
 
-    def __init__(self, temporal: Client, settings: Settings) -> None:
+    def __init__(self, temporal: Client, settings: Settings, *, authoriser: Authoriser | None = None) -> None:
         self._temporal = temporal
+        self._authorisation = authorisation(authoriser, settings.authoriser)
+        self._caller = settings.caller or LOCAL
         self._objects = Objects(temporal, settings)
         self._reading = Reading(temporal, self._objects, settings)
+        self._inspecting = Inspecting(temporal, self._objects, self._reading, settings)
         self._watch = SettlementWatch(self._reading.open_reader) if settings.database_url else None
+        self._awaiting = Awaiting(self._objects, self._reading, self._inspecting, self._watch)
+        self._waiters = Waiters()
 
     # --- life ---------------------------------------------------------------------------------------------------
 
@@ -83,9 +91,12 @@ class ThreadClient:
         tls: bool | None = None,
         database_url: str | None = None,
         task_queue: str | None = None,
+        caller: str | None = None,
+        authoriser: Authoriser | None = None,
     ) -> Self:
         """Connect by settings (environment, `threads.toml`, Temporal's own profile), each overridable here.
 
+        `authoriser` is asked before every operation; without one, here or in the settings, everything is allowed.
         Raises `ServerUnavailable` after `Settings.connect_timeout_s`, `ConfigError` for a bad setting.
         """
         overrides = {
@@ -96,10 +107,17 @@ class ThreadClient:
             "tls": tls,
             "database_url": database_url,
             "task_queue": task_queue,
+            "caller": caller,
         }
         given = {name: value for name, value in overrides.items() if value is not None}
         settings = load_settings(**given) if settings is None else settings.model_copy(update=given)
-        return cls(await connect(settings), settings)
+        return cls(await connect(settings), settings, authoriser=authoriser)
+
+    def acting_as(self, caller: str) -> Self:
+        """This client, with another caller told to the authoriser. Shares its connections: close the first only."""
+        other = copy.copy(self)
+        other._caller = caller  # noqa: SLF001 - its own copy
+        return other
 
     async def close(self) -> None:
         """Release the database connection and the poller. The Temporal connection closes with its last user."""
@@ -167,7 +185,8 @@ class ThreadClient:
 
     async def abort(self, thread_id: str, submission_id: str, *, author: str, reason: str) -> AbortAnswer:
         """Ask for a Submission to be aborted; the first request wins. `SettlementConflict` when it is settled."""
-        message = _valid(Abort, thread_id=thread_id, submission_id=submission_id, author=author, reason=reason)
+        await self._authorisation.check(Operation.ABORT, author, thread_id, submission_id)
+        message = valid(Abort, thread_id=thread_id, submission_id=submission_id, author=author, reason=reason)
         return await self._objects.update(thread_id, names.ABORT, message, AbortAnswer)
 
     async def resolve_approval(
@@ -181,7 +200,8 @@ class ThreadClient:
         reason: str = "",
     ) -> ApprovalAnswer:
         """Approve or deny a call. `ApprovalConflict` when it was decided the other way."""
-        message = _valid(
+        await self._authorisation.check(Operation.RESOLVE_APPROVAL, resolver, thread_id, submission_id)
+        message = valid(
             ResolveApproval,
             thread_id=thread_id,
             submission_id=submission_id,
@@ -205,7 +225,8 @@ class ThreadClient:
         is_failure: bool = False,
     ) -> UnknownAnswer:
         """Close an Unknown Outcome by fact, or permit a retry. `UnknownResolutionConflict` on contradiction."""
-        message = _valid(
+        await self._authorisation.check(Operation.RESOLVE_UNKNOWN, author, thread_id, submission_id)
+        message = valid(
             ResolveUnknown,
             thread_id=thread_id,
             submission_id=submission_id,
@@ -228,14 +249,10 @@ class ThreadClient:
         need be. Raises `LaneRefused` where no worker has the lane, `InvalidInput`, `Busy`, `ServerUnavailable`.
         """
         try:
-            message = _valid(Schedule, lane=lane, due_at=instant_ms(due_at), cursor=cursor)
+            message = valid(Schedule, lane=lane, due_at=instant_ms(due_at), cursor=cursor)
         except ValueError as error:
             raise InvalidInput(what=f"due_at: {error}") from None
         return await self._objects.update(thread_id, names.SCHEDULE, message, Scheduled, start=True)
-
-    async def wake(self, thread_id: str) -> AlarmView:
-        """A hint to look again. Grants nothing; returns the alarm slot."""
-        return await self._objects.update(thread_id, names.WAKE, Wake(), AlarmView)
 
     # --- alarms ---------------------------------------------------------------------------------------------------
 
@@ -251,12 +268,12 @@ class ThreadClient:
         if run_at.tzinfo is None:
             raise InvalidInput(what="run_at: an instant without a time zone could be any of several")
         at = int(run_at.timestamp() * 1_000)
-        message = _valid(SetAlarm, thread_id=thread_id, tag=tag, alarm_id=alarm_id, run_at=at, payload=payload)
+        message = valid(SetAlarm, thread_id=thread_id, tag=tag, alarm_id=alarm_id, run_at=at, payload=payload)
         return await self._objects.update(thread_id, names.SET_ALARM, message, AlarmSet, start=True)
 
     async def cancel_alarm(self, thread_id: str, tag: str, alarm_id: str) -> AlarmCancelled:
         """Drop an alarm. Safe to repeat; a delivery that runs already may end, and is not repeated."""
-        message = _valid(CancelAlarm, thread_id=thread_id, tag=tag, alarm_id=alarm_id)
+        message = valid(CancelAlarm, thread_id=thread_id, tag=tag, alarm_id=alarm_id)
         return await self._objects.update(thread_id, names.CANCEL_ALARM, message, AlarmCancelled)
 
     async def alarms(self, thread_id: str) -> list[NamedAlarm]:
@@ -267,6 +284,7 @@ class ThreadClient:
 
     async def report(self, thread_id: str) -> ObjectReport:
         """The Thread Object's own view: what is owed, what blocks it, what will happen next."""
+        await self._authorisation.check(Operation.REPORT, self._caller, thread_id)
         return await self._objects.query(thread_id, names.QUERY_REPORT, None, ObjectReport)
 
     async def recovery_status(self, thread_id: str, *, object_id: str | None = None) -> Fault | None:
@@ -274,30 +292,39 @@ class ThreadClient:
 
         `object_id`: the owner, where it is not the Thread itself.
         """
+        await self._authorisation.check(Operation.REPORT, self._caller, thread_id)
         name = names.QUERY_RECOVERY_STATUS
         found = await self._objects.query(object_id or thread_id, name, thread_id, RecoveryStatus)
         return found.fault
 
     async def status(self, submission_id: str, *, thread_id: str | None = None) -> SubmissionStatus | None:
-        """Where a Submission stands; None when the database has never seen it."""
-        del thread_id
-        return await self._reading.status(submission_id)
+        """Where a Submission stands; None when the database has never seen it (in this Thread, where one is named)."""
+        await self._authorisation.check(Operation.STATUS, self._caller, thread_id, submission_id)
+        return await self._reading.status(submission_id, thread_id, caller=self._caller)
 
     async def find(self, thread_id: str, principal: str, key: str) -> SubmissionStatus | None:
         """The Submission of an idempotency key; None is proof that it was never admitted."""
-        return await self._reading.find(thread_id, principal, key)
+        submission_id = ids.submission_id(thread_id, principal, key)
+        await self._authorisation.check(Operation.STATUS, self._caller, thread_id, submission_id)
+        return await self._reading.find(thread_id, principal, key, caller=self._caller)
 
     async def log(self, thread_id: str, *, after: int = 0, limit: int = 256) -> list[LogRecord]:
         """A page of the Thread's log past sequence `after`, 1 to 1 024 records (fewer when they are large)."""
-        return await self._reading.log(thread_id, after=after, limit=limit)
+        await self._authorisation.check(Operation.OBSERVE, self._caller, thread_id)
+        return await self._reading.log(thread_id, after=after, limit=limit, caller=self._caller)
 
-    def follow(self, thread_id: str, *, after: int = 0, until: str | None = None) -> AsyncIterator[LogRecord]:
+    async def follow(self, thread_id: str, *, after: int = 0, until: str | None = None) -> AsyncGenerator[LogRecord]:
         """The log from `after` on, as it grows. Ends after the settlement of `until`; without it, never by itself.
 
         A stream that ends in any other way raises: `StreamEnded` when the client was closed, `StoreUnavailable`
         when the database stayed away for 30 s.
         """
-        return self._reading.follow(thread_id, after=after, until=until)
+        await self._authorisation.check(Operation.OBSERVE, self._caller, thread_id)
+        async with contextlib.aclosing(
+            self._reading.follow(thread_id, after=after, until=until, caller=self._caller)
+        ) as records:
+            async for record in records:
+                yield record
 
     async def wait(
         self,
@@ -305,77 +332,31 @@ class ThreadClient:
         *,
         thread_id: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - a wait without one is the common case
+        waiter: str | None = None,
     ) -> Settlement:
         """Wait for the Settlement. Costs no workflow event; cancelling or timing out detaches only this caller.
 
-        `timeout` in seconds, None = for ever. Raises `WaitTimeout`; a Submission that was sent by signal and
-        refused raises its refusal; `NotFound` for an id that nobody ever sent, when its Thread is known;
-        `StoreUnavailable` when the client is closed, or the database stays away before it has shown the Submission.
+        `timeout` in seconds, None = for ever; `waiter` names this wait for `cancel_wait`. Raises `WaitTimeout`,
+        `WaitCancelled`; a Submission that was sent by signal and refused raises its refusal; `NotFound` for an id
+        that nobody ever sent, when its Thread is known; `OperationDenied` for a Receipt whose ids do not belong
+        together; `StoreUnavailable` when the client is closed, or the database stays away before it has shown the
+        Submission; `ConfigError` when this client's database is not the workers'.
         """
+        submission_id, thread_id = identity(submission, thread_id)
         if isinstance(submission, PendingReceipt):
-            submission_id, thread_id = submission.submission_id, submission.thread_id
-        else:
-            submission_id = submission
-        accepted = isinstance(submission, Receipt)
+            check_receipt(submission)
+        await self._authorisation.check(Operation.AWAIT_SETTLEMENT, self._caller, thread_id, submission_id)
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
             async with asyncio.timeout(timeout):
-                if self._watch is None:
-                    return await self._poll(submission_id, thread_id, accepted=accepted)
-                return await self._watched(self._watch, submission_id, thread_id, accepted=accepted)
+                work = self._awaiting.settlement(submission, thread_id, self._caller)
+                return await self._waiters.until(waiter, work)
         except TimeoutError:
             waited_ms = round((loop.time() - started) * 1_000)
             raise WaitTimeout(submission_id=submission_id, waited_ms=waited_ms) from None
 
     # --- underneath ---------------------------------------------------------------------------------------------------
-
-    async def _watched(
-        self, watch: SettlementWatch, submission_id: str, thread_id: str | None, *, accepted: bool
-    ) -> Settlement:
-        waiter = asyncio.create_task(watch.settlement(submission_id))
-        try:
-            pause_s = 0.5
-            while not accepted:
-                done, _ = await asyncio.wait({waiter}, timeout=pause_s)
-                if done:
-                    break
-                accepted = await self._reading.outlasting(partial(self._accepted, submission_id, thread_id))
-                pause_s = min(5.0, pause_s * 2)
-            return await waiter
-        finally:
-            waiter.cancel()
-
-    async def _poll(self, submission_id: str, thread_id: str | None, *, accepted: bool) -> Settlement:
-        pause_s = 0.05
-        while True:
-            status = await self.status(submission_id)
-            if status is not None and status.settlement is not None:
-                return status.settlement
-            if status is None and not accepted:
-                await self._accepted(submission_id, thread_id)
-            await asyncio.sleep(pause_s)
-            pause_s = min(2.0, pause_s * 1.5)
-
-    async def _accepted(self, submission_id: str, thread_id: str | None) -> bool:
-        """True once storage knows it. Raises its refusal, or `NotFound` when its object never heard of it."""
-        if await self.status(submission_id) is not None:
-            return True
-        if thread_id is None:
-            return False
-        try:
-            view = await self._objects.query(thread_id, names.QUERY_STATUS, submission_id, StatusView)
-        except NotFound:
-            raise NotFound(what="submission", id=submission_id) from None
-        if isinstance(view.detail, dict) and "code" in view.detail:
-            refusal = RefusedInput.model_validate(view.detail)
-            raise SignalRefused(submission_id=submission_id, refused_with=refusal.code)
-        if view.known:
-            return False
-        # It may have moved from the inbox to storage between the two looks.
-        if await self.status(submission_id) is None:
-            raise NotFound(what="submission", id=submission_id)
-        return True
 
     def _submission(
         self,
@@ -390,7 +371,7 @@ class ThreadClient:
     ) -> Submit:
         drawn = key if key is not None else uuid.uuid4().hex
         fields = {"thread_id": thread_id, "agent_id": agent, "principal": principal, "key": drawn, "input": given}
-        return _valid(Submit, **fields, lanes=tuple(lanes), facts=facts)
+        return valid(Submit, **fields, lanes=tuple(lanes), facts=facts)
 
 
 def _pending(message: Submit) -> PendingReceipt:
@@ -404,13 +385,3 @@ def _pending(message: Submit) -> PendingReceipt:
         receipt_id=ids.receipt_id(*identity),
         run_id=ids.run_id(submission_id),
     )
-
-
-def _valid(kind: type[M], **fields: Any) -> M:
-    """Build a message, or say in one typed error what is wrong with it."""
-    try:
-        return TypeAdapter(kind).validate_python(fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InvalidInput(what=f"{where}: {first['msg']}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar
@@ -92,7 +92,7 @@ class Reading:
 
     async def follow(
         self, thread_id: str, *, after: int = 0, until: str | None = None, caller: str = ""
-    ) -> AsyncIterator[LogRecord]:
+    ) -> AsyncGenerator[LogRecord]:
         """The log from `after` on, as it grows. Ends after the settlement of `until`; without it, never by itself.
 
         A stream that ends in any other way raises: `StreamEnded` when the client was closed, `StoreUnavailable`

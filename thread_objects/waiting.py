@@ -1,4 +1,4 @@
-"""Learning of settlements without a workflow event: one poller per client for all waiters.
+"""Learning of settlements and of logs that grew without a workflow event: one poller per client for all waiters.
 
 With a database the outcome is known when the Attempt commits it (LISTEN on PostgreSQL, the file's change counter on
 SQLite), not when the workflow's last task has come round.
@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from thread_objects.contract.messages import Settlement
 from thread_objects.errors import StoreUnavailable, ThreadError
@@ -20,12 +21,13 @@ RECONNECT_S_MAX = 2.0
 
 
 class SettlementWatch:
-    """Watches a database for the settlements somebody waits for. Idle while nobody does."""
+    """Watches a database for the settlements, and the logs, somebody waits for. Idle while nobody does."""
 
     def __init__(self, open_reader: Callable[[], Reader]) -> None:
         self._open_reader = open_reader
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[str, list[asyncio.Future[Settlement]]] = {}
+        self._growing: dict[str, list[tuple[int, asyncio.Future[int]]]] = {}
         self._lock = threading.Lock()
         self._wanted = threading.Condition(self._lock)
         self._fresh = False
@@ -40,17 +42,8 @@ class SettlementWatch:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Settlement] = loop.create_future()
         with self._lock:
-            if self._closed:
-                raise StoreUnavailable(reason="closed")
-            self._loop = loop
+            self._begin(loop)
             self._waiting.setdefault(submission_id, []).append(future)
-            self._fresh = True
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="settlement-watch", daemon=True)
-                self._thread.start()
-            self._wanted.notify()
-            if self._reader is not None:
-                self._reader.quicken()
         try:
             return await future
         finally:
@@ -61,12 +54,43 @@ class SettlementWatch:
                 else:
                     self._waiting.pop(submission_id, None)
 
+    async def progress(self, thread_id: str, after: int) -> int:
+        """Wait until a Thread's log is longer than `after`; answers how long it is. Cancelling detaches this waiter."""
+        loop = asyncio.get_running_loop()
+        grown: asyncio.Future[int] = loop.create_future()
+        entry = (after, grown)
+        with self._lock:
+            self._begin(loop)
+            self._growing.setdefault(thread_id, []).append(entry)
+        try:
+            return await grown
+        finally:
+            with self._lock:
+                rest = [other for other in self._growing.get(thread_id, []) if other is not entry]
+                if rest:
+                    self._growing[thread_id] = rest
+                else:
+                    self._growing.pop(thread_id, None)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Somebody begins to wait; the lock is held, so the poller sees the waiter before it looks."""
+        if self._closed:
+            raise StoreUnavailable(reason="closed")
+        self._loop = loop
+        self._fresh = True
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="settlement-watch", daemon=True)
+            self._thread.start()
+        self._wanted.notify()
+        if self._reader is not None:
+            self._reader.quicken()
+
     def close(self) -> None:
         """Stop the poller; bounded by one poll. Whoever still waits is told: nobody will look again."""
         with self._lock:
             self._closed = True
             self._wanted.notify()
-            if self._loop is not None and self._waiting:
+            if self._loop is not None and (self._waiting or self._growing):
                 with suppress(RuntimeError):  # a loop that is gone took its waiters along
                     self._loop.call_soon_threadsafe(self._abandon)
         if self._thread is not None:
@@ -94,37 +118,46 @@ class SettlementWatch:
 
     def _look(self, reader: Reader) -> None:
         with self._lock:
-            while not self._waiting and not self._closed:
+            while not self._waiting and not self._growing and not self._closed:
                 self._wanted.wait()
-            ids, fresh, self._fresh = list(self._waiting), self._fresh, False
+            ids, threads = list(self._waiting), list(self._growing)
+            fresh, self._fresh = self._fresh, False
         if self._closed:
             return
         # A waiter that came since the last look may wait for something settled long ago: look before waiting.
         if fresh or reader.wait_for_change(POLL_MS_MAX):
-            found = reader.settlements(ids)
-            if found:
-                self._deliver(found)
+            found = reader.settlements(ids) if ids else {}
+            tails = reader.tails(threads) if threads else {}
+            if found or tails:
+                self._deliver(found, tails)
 
-    def _deliver(self, found: dict[str, Settlement]) -> None:
+    def _deliver(self, found: dict[str, Settlement], tails: dict[str, int]) -> None:
         with self._lock:
             loop = self._loop
         if loop is None:
             raise StoreUnavailable(reason="no event loop waits")
         try:
-            loop.call_soon_threadsafe(self._resolve, found)
+            loop.call_soon_threadsafe(self._resolve, found, tails)
         except RuntimeError:
             self._closed = True  # the loop is gone, and every waiter with it
 
     def _abandon(self) -> None:
         with self._lock:
             left, self._waiting = self._waiting, {}
-        for future in (future for futures in left.values() for future in futures):
+            growing, self._growing = self._growing, {}
+        futures: list[asyncio.Future[Any]] = [future for waiters in left.values() for future in waiters]
+        futures += [future for waiters in growing.values() for _, future in waiters]
+        for future in futures:
             if not future.done():
                 future.set_exception(StoreUnavailable(reason="closed"))
 
-    def _resolve(self, found: dict[str, Settlement]) -> None:
+    def _resolve(self, found: dict[str, Settlement], tails: dict[str, int]) -> None:
         with self._lock:
             for submission_id, settlement in found.items():
                 for future in self._waiting.pop(submission_id, []):
                     if not future.done():
                         future.set_result(settlement)
+            for thread_id, tail in tails.items():
+                for after, grown in self._growing.get(thread_id, []):
+                    if tail > after and not grown.done():
+                        grown.set_result(tail)

@@ -16,7 +16,6 @@ from thread_objects.contract.operations import (
     ObligationsPage,
     ObligationsQuery,
     Operation,
-    RecoveryStatus,
     Severity,
     ThreadExplanation,
 )
@@ -402,22 +401,6 @@ def test_an_obligation_tells_abort_and_fault(world: World):
     world.store.record_fault(THREAD, FAILURE, now=world.now)
     found = only(world)
     assert (found.abort_requested, found.faulted) == (True, True)
-
-
-def test_recovery_status_tells_the_fault(world: World):
-    """No fault is no proof of health; a Thread that does not exist is not known."""
-    world.submit("k1")
-
-    def status(thread: str) -> RecoveryStatus | None:
-        request = InspectRequest(operation=Operation.REPORT, thread_id=thread)
-        return world.store.inspect(request, now=world.now).recovery
-
-    assert status(THREAD) == RecoveryStatus(thread_id=THREAD, known=True)
-    assert status("nobody") == RecoveryStatus(thread_id="nobody", known=False)
-    world.store.record_fault(THREAD, FAILURE, now=world.now)
-    fault = world.store.fault(THREAD)
-    assert fault is not None
-    assert status(THREAD) == RecoveryStatus(thread_id=THREAD, known=True, fault=fault)
 
 
 # --- verify -----------------------------------------------------------------------------------------------------------

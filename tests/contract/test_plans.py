@@ -104,7 +104,6 @@ def inspections(sid: str) -> list[InspectRequest]:
         InspectRequest(operation=Operation.EXPLAIN, submission_id=sid),
         InspectRequest(operation=Operation.EXPLAIN_THREAD, thread_id=THREAD),
         InspectRequest(operation=Operation.VERIFY, thread_id=THREAD),
-        InspectRequest(operation=Operation.REPORT, thread_id=THREAD),
         InspectRequest(operation=Operation.OBSERVE, thread_id=THREAD),
         *(
             InspectRequest(operation=Operation.SCAN_OBLIGATIONS, obligations=asked)
@@ -276,12 +275,12 @@ def one_turn(world: World, key: str) -> dict[str, int]:
     cost("run_records", lambda: store.run_records(receipt.submission_id))
     cost("page", lambda: store.records(THREAD, after=claim.tail.sequence - 3, limit=3))
     cost("status", lambda: store.read(ReadRequest(submission_id=receipt.submission_id)))
-    explain, _, _, _, _, scan, past, of_thread = inspections(receipt.submission_id)
+    explain, _, _, _, scan, past, of_thread = inspections(receipt.submission_id)
     cost("explain", lambda: store.inspect(explain, now=world.now))
     cost("obligations", lambda: store.inspect(scan, now=world.now))
     cost("obligations past a cursor", lambda: store.inspect(past, now=world.now))
     cost("obligations of a thread", lambda: store.inspect(of_thread, now=world.now))
-    cost("tails", lambda: store.inspect(inspections("")[4], now=world.now))
+    cost("tails", lambda: store.inspect(inspections("")[3], now=world.now))
     cost("old_marks", lambda: store.old_marks(before=world.now, limit=10))
     cost("finish", lambda: world.finish(claim))
     return costs

@@ -2,12 +2,13 @@
 
 import typer
 
-from thread_objects.cli import keeping, operating, reading, serving, submissions
+from thread_objects.cli import explaining, keeping, operating, reading, serving, submissions
 from thread_objects.cli.demo import demo
 
 HELP = (
     "Durable threads for AI agents on Temporal.\n\n"
-    "Exit codes: 0 done (a Settlement: completed), 1 unexpected, 2 wrong usage or setting, 3 settled failed, "
+    "Exit codes: 0 done (a Settlement: completed), 1 unexpected, 2 wrong usage or setting, 3 settled failed (of "
+    "verify and --check: something was found), "
     "4 settled aborted, 5 refused, 6 not settled in time, 7 server or database out of reach, 130 Ctrl-C."
 )
 
@@ -25,8 +26,11 @@ VERBS = {
         operating.resolve,
         submissions.abort,
         operating.wake,
+        explaining.explain,
+        explaining.obligations,
+        explaining.retry,
     ),
-    KEEP: (keeping.export, keeping.import_thread, keeping.restore_fence),
+    KEEP: (keeping.export, keeping.import_thread, keeping.restore_fence, explaining.verify),
 }
 for panel, verbs in VERBS.items():
     for verb in verbs:

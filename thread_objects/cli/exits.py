@@ -18,6 +18,7 @@ from thread_objects.errors import (
     StoreUnavailable,
     StreamEnded,
     ThreadError,
+    WaitCancelled,
     WaitTimeout,
 )
 
@@ -32,7 +33,7 @@ class Exit(IntEnum):
     USAGE = 2
     """Wrong arguments, a bad setting, or an agent that cannot be bound; nothing was sent."""
     FAILED = 3
-    """The Settlement is `failed`."""
+    """The Settlement is `failed`; of `verify` a check failed, of `obligations --check` something is listed."""
     ABORTED = 4
     """The Settlement is `aborted`."""
     REFUSED = 5
@@ -55,7 +56,7 @@ def exit_of(error: ThreadError) -> Exit:
     match error:
         case ConfigError() | BindingError():
             return Exit.USAGE
-        case WaitTimeout() | StreamEnded():
+        case WaitTimeout() | WaitCancelled() | StreamEnded():
             return Exit.NOT_YET
         case ServerUnavailable() | StoreUnavailable():
             return Exit.OUT_OF_REACH

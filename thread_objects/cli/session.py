@@ -12,6 +12,7 @@ import typer
 
 from thread_objects.cli.exits import Exit, tell
 from thread_objects.client import ThreadClient
+from thread_objects.contract import limits
 from thread_objects.errors import ThreadError
 from thread_objects.settings import Settings, load_settings
 
@@ -93,6 +94,8 @@ def perform(
 
 def _settings(connection: Connection) -> Settings:
     settings = load_settings(**connection.given())
+    if settings.caller is None:
+        settings = settings.model_copy(update={"caller": whoami()[: limits.NAME_CHARS_MAX]})
     if "connect_timeout_s" in settings.model_fields_set:
         return settings
     return settings.model_copy(update={"connect_timeout_s": CONNECT_TIMEOUT_S})

@@ -261,16 +261,7 @@ class ObligationsPage(Wire):
     next_after: str | None = None
 
 
-# --- recovery -------------------------------------------------------------------------------------------------------
-
-
-class RecoveryStatus(Wire):
-    """The retained fault of a Thread. None is no proof of health: nothing failed that anybody noticed."""
-
-    thread_id: str
-    known: bool
-    """The Thread exists."""
-    fault: Fault | None = None
+# --- retries ----------------------------------------------------------------------------------------------------------
 
 
 class RetryAnswer(Wire):
@@ -306,7 +297,6 @@ class InspectAnswer(Wire):
     explanation: Explanation | None = None
     thread: ThreadExplanation | None = None
     obligations: ObligationsPage | None = None
-    recovery: RecoveryStatus | None = None
     verification: Verification | None = None
     tail_sequence: int | None = None
 

@@ -22,6 +22,9 @@ class ScriptedClient:
     found: SubmissionStatus | None = field(default_factory=facts.status)
     object_report: Any = field(default_factory=facts.report)
     records: list[LogRecord] = field(default_factory=facts.records)
+    explanation: Any = field(default_factory=facts.explanation)
+    verification: Any = field(default_factory=facts.verification)
+    pages: dict[str | None, Any] = field(default_factory=facts.obligations)
     failure: Exception | None = None
     asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
     settings: Settings | None = None
@@ -70,6 +73,21 @@ class ScriptedClient:
 
     async def wake(self, *args: Any, **kwargs: Any) -> Any:
         return self._take("wake", facts.alarm(), *args, **kwargs)
+
+    async def explain(self, *args: Any, **kwargs: Any) -> Any:
+        return self._take("explain", self.explanation, *args, **kwargs)
+
+    async def explain_thread(self, *args: Any, **kwargs: Any) -> Any:
+        return self._take("explain_thread", facts.thread_explanation(), *args, **kwargs)
+
+    async def verify(self, *args: Any, **kwargs: Any) -> Any:
+        return self._take("verify", self.verification, *args, **kwargs)
+
+    async def retry(self, *args: Any, **kwargs: Any) -> Any:
+        return self._take("retry", facts.retry_answer(), *args, **kwargs)
+
+    async def scan_obligations(self, *args: Any, **kwargs: Any) -> Any:
+        return self._take("scan_obligations", self.pages[kwargs["after"]], *args, **kwargs)
 
     async def log(self, thread: str, *, after: int = 0, limit: int = 256) -> list[LogRecord]:
         self._take("log", None, thread, after=after, limit=limit)

@@ -15,14 +15,43 @@ from thread_objects.contract.messages import (
     UnknownAnswer,
     UsageSummary,
 )
-from thread_objects.contract.reports import AlarmView, GenerationView, MaintenancePassReport, ObjectReport, RefusedInput
+from thread_objects.contract.operations import (
+    AbortView,
+    ApprovalView,
+    BehindView,
+    BlockedOn,
+    EvidenceView,
+    Explanation,
+    Obligation,
+    ObligationsPage,
+    OwnerView,
+    PendingBatchView,
+    RetryAnswer,
+    Severity,
+    ThreadExplanation,
+    UnknownCallView,
+    UnknownIntentView,
+    Unreadable,
+)
+from thread_objects.contract.reports import (
+    AlarmView,
+    Check,
+    GenerationView,
+    MaintenancePassReport,
+    ObjectReport,
+    RefusedInput,
+    Verification,
+)
 from thread_objects.contract.states import (
     AlarmOutcome,
+    CheckOutcome,
     Decision,
+    Disposition,
     Outcome,
     PassPhase,
     ResolutionKind,
     SubmissionState,
+    ToolClass,
 )
 from thread_objects.contract.views import BindingWait, Fault, RowView, ThreadView
 
@@ -205,3 +234,138 @@ def records() -> list[LogRecord]:
         ),
         record(17, "KindOfALaterVersion", weather="fine"),
     ]
+
+
+def explanation(**changes: Any) -> Explanation:
+    """An unknown outcome, with everything that an explanation may hold."""
+    base = Explanation(
+        submission_id=SUBMISSION,
+        receipt_id=RECEIPT,
+        thread_id=THREAD,
+        object_id=THREAD,
+        principal="local",
+        agent_id="support",
+        queue_sequence=7,
+        state=SubmissionState.UNKNOWN,
+        decision="AwaitUnknownResolution",
+        meaning="an outcome is unknown; waiting for a resolution",
+        disposition=Disposition.UNKNOWN,
+        details={"call_id": CALL},
+        admitted_age_seconds=3_600,
+        state_age_seconds=90,
+        claims=2,
+        owner=OwnerView(attempt_id="att-1", epoch=3, lease_until=AT, lease_live=False),
+        abort=AbortView(author="ada", reason="", requested_at=AT, age_seconds=5),
+        behind=BehindView(count=2, head_submission_id="sub-head", head_state=SubmissionState.READY),
+        unknown_calls=(
+            UnknownCallView(
+                tool_call_id=CALL,
+                tool_name="refund",
+                turn=1,
+                tool_class=ToolClass.UNCERTAIN,
+                marked=True,
+                resolved=False,
+                since=AT,
+                age_seconds=90,
+            ),
+        ),
+        unknown_intents=(
+            UnknownIntentView(
+                tool_call_id=CALL,
+                resolution=ResolutionKind.NEVER_HAPPENED,
+                author="ada",
+                reason="",
+                resolved_at=AT,
+            ),
+        ),
+        approvals=(ApprovalView(tool_call_id="call-2", turn=1, decision=Decision.APPROVED),),
+        evidence=EvidenceView(
+            thread_materialized=True,
+            input_recorded=True,
+            open_calls=(CALL,),
+            open_calls_total=1,
+            pending_batch=PendingBatchView(turn=1, call_count=2),
+        ),
+        fault=Fault(
+            thread_id=THREAD,
+            phase="history",
+            reason="failure",
+            error_tag="CorruptRecord",
+            operation="read history",
+            first_failed_at=AT,
+            last_failed_at=AT,
+            retry_at=AT,
+            attempts=1,
+        ),
+        binding_wait=BindingWait(thread_id=THREAD, submission_id=SUBMISSION, reported_at=AT, agent_id="support"),
+    )
+    return base.model_copy(update=changes)
+
+
+def thread_explanation() -> ThreadExplanation:
+    """A Thread with one Submission to explain and one that cannot be read."""
+    return ThreadExplanation(
+        thread_id=THREAD,
+        object_id="host-1",
+        materialized=True,
+        epoch=3,
+        tail_sequence=42,
+        view=ThreadView(thread_id=THREAD, nonterminal=2),
+        created_age_seconds=7_200,
+        submissions=(explanation(),),
+        unreadable=(Unreadable(submission_id="sub-bad", sequence=9, decoder="record"),),
+        next_after=8,
+        fault=explanation().fault,
+    )
+
+
+def verification(*, ok: bool = True) -> Verification:
+    """All passed, or one failed with more findings than are told."""
+    gap = Check(
+        name="sequence-contiguity",
+        outcome=CheckOutcome.FAILED,
+        reason="sequence 2 is followed by 4",
+        details=("sequence 2 is followed by 4",),
+        findings=3,
+    )
+    checks = (
+        Check(name="sequence-contiguity", outcome=CheckOutcome.PASSED) if ok else gap,
+        Check(name="digest-chain", outcome=CheckOutcome.SKIPPED, reason="no digests"),
+    )
+    return Verification(thread_id=THREAD, ok=ok, records=42, submissions=2, checks=checks)
+
+
+def retry_answer() -> RetryAnswer:
+    """A repair that was executed."""
+    return RetryAnswer(
+        submission_id=SUBMISSION,
+        decision="RepairReadiness",
+        disposition=Disposition.REPAIRED,
+        author="ada",
+        reason="looked",
+        executed_at=AT,
+    )
+
+
+def obligations() -> dict[str | None, ObligationsPage]:
+    """Two pages, by their cursors; the first one is short."""
+
+    def owed(thread: str, severity: Severity) -> Obligation:
+        return Obligation(
+            thread_id=thread,
+            submission_id=f"sub-{thread}",
+            principal="local",
+            agent_id="support",
+            queue_sequence=1,
+            state=SubmissionState.READY,
+            blocked_on=BlockedOn.READY_AGED,
+            since=AT,
+            age_seconds=61,
+            severity=severity,
+            abort_requested=True,
+        )
+
+    return {
+        None: ObligationsPage(obligations=(owed("t1", Severity.AGING),), next_after="next"),
+        "next": ObligationsPage(obligations=(owed("t2", Severity.OVERDUE), owed("t3", Severity.OK))),
+    }

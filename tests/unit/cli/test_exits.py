@@ -26,6 +26,7 @@ EXPECTED = {
     "ConfigError": Exit.USAGE,
     "BindingError": Exit.USAGE,
     "WaitTimeout": Exit.NOT_YET,
+    "WaitCancelled": Exit.NOT_YET,
     "StreamEnded": Exit.NOT_YET,
     "ServerUnavailable": Exit.OUT_OF_REACH,
     "StoreUnavailable": Exit.OUT_OF_REACH,

@@ -44,7 +44,7 @@ class _Reading:
     """One way through the lines, in the pieces that verification asks for."""
 
     lines: Iterator[AnyLine]
-    facts: LedgerFacts
+    facts: LedgerFacts | None
     header: HeaderLine
     number: int = 1
     ahead: AnyLine | None = None
@@ -60,23 +60,28 @@ class _Reading:
         while (line := self._next()) is not None:
             match line:
                 case SubmissionLine():
-                    self.facts.submission(line, self.number)
+                    if self.facts is not None:
+                        self.facts.submission(line, self.number)
                     yield _row(line)
                 case ApprovalLine() | UnknownCallLine() | ResolutionLine():
-                    self.facts.command(line, self.number)
+                    if self.facts is not None:
+                        self.facts.command(line, self.number)
                 case ReservationLine():
-                    self.facts.reservation(line, self.number)
+                    if self.facts is not None:
+                        self.facts.reservation(line, self.number)
                 case _:
                     break
         self.ahead = line
-        self.facts.ledger_read()
+        if self.facts is not None:
+            self.facts.ledger_read()
 
     def records(self) -> Iterator[CommittedRecord]:
         """The log, up to the trailer."""
         line = self.ahead
         while isinstance(line, RecordLine):
             record = _committed(self.header.thread_id, line, self.number)
-            self.facts.record(line, self.number)
+            if self.facts is not None:
+                self.facts.record(line, self.number)
             yield record
             line = self._next()
         if isinstance(line, TrailerLine):
@@ -87,20 +92,10 @@ class _Reading:
 def check(lines: Iterable[str]) -> Checked:
     """Read an archive to its end. Raises `ArchiveDefect` for the first thing that makes it unfit to be imported."""
     entries = read(lines)
-    header = next(entries, None)
-    if not isinstance(header, HeaderLine):
-        raise ArchiveDefect("truncated", "the archive is empty")
-    if header.tail.sequence < header.base.sequence:
-        raise ArchiveDefect("contradiction", "the log ends before it begins", 1)
+    header = _header(entries)
     facts = LedgerFacts(header)
     reading = _Reading(entries, facts, header)
-    verification = verify(
-        header.thread_id,
-        reading.rows(),
-        reading.records(),
-        base=LogEnd(header.base.sequence, header.base.digest),
-        end=LogEnd(header.tail.sequence, header.tail.digest),
-    )
+    verification = _verified(reading)
     if reading.trailer is None:
         raise ArchiveDefect("truncated", "the archive ends without its trailer", reading.number)
     for found in verification.checks:
@@ -108,6 +103,37 @@ def check(lines: Iterable[str]) -> Checked:
             raise ArchiveDefect(found.name, found.reason)
     facts.log_read()
     return Checked(header, reading.trailer, verification)
+
+
+def verify_lines(lines: Iterable[str], *, require_all_settled: bool = False) -> Verification:
+    """Every check of a verification, made on an archive, whatever it finds. Raises `ArchiveDefect` for what is none."""
+    entries = read(lines)
+    reading = _Reading(entries, None, _header(entries))
+    verification = _verified(reading, require_all_settled=require_all_settled)
+    if reading.trailer is None:
+        raise ArchiveDefect("truncated", "the archive ends without its trailer", reading.number)
+    return verification
+
+
+def _header(entries: Iterator[AnyLine]) -> HeaderLine:
+    header = next(entries, None)
+    if not isinstance(header, HeaderLine):
+        raise ArchiveDefect("truncated", "the archive is empty")
+    if header.tail.sequence < header.base.sequence:
+        raise ArchiveDefect("contradiction", "the log ends before it begins", 1)
+    return header
+
+
+def _verified(reading: _Reading, *, require_all_settled: bool = False) -> Verification:
+    header = reading.header
+    return verify(
+        header.thread_id,
+        reading.rows(),
+        reading.records(),
+        base=LogEnd(header.base.sequence, header.base.digest),
+        end=LogEnd(header.tail.sequence, header.tail.digest),
+        require_all_settled=require_all_settled,
+    )
 
 
 def _row(line: SubmissionLine) -> LedgerRow:
