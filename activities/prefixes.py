@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from thread_objects.agents.transcript import Transcript
+from thread_objects.agents.transcript import Transcript, facts_of
 from thread_objects.contract import limits
-from thread_objects.contract.records import PAYLOADS, AnyPayload, RepairAnnotated, ThreadCreated
+from thread_objects.contract.records import AnyPayload, RepairAnnotated, ThreadCreated
 from thread_objects.core.canonical import byte_length
 from thread_objects.errors import ThreadError
 from thread_objects.ports import Checkpoint, Store
@@ -70,12 +70,12 @@ def _save(store: Store, thread_id: str, transcript: Transcript, *, now: int) -> 
     for batch in fresh:
         facts = _packed(batch.payloads)
         if piece.facts and piece.size_bytes + byte_length(facts) > PIECE_BYTES_MAX:
-            _write(store, thread_id, piece, now=now)
+            _write(store, thread_id, piece, transcript.retained_at, now=now)
             transcript.held(piece.through)
             piece = _Piece(piece.through, piece.through)
         piece.add(facts, batch.through)
     if fresh:
-        _write(store, thread_id, piece, now=now)
+        _write(store, thread_id, piece, transcript.retained_at, now=now)
     transcript.held(max(end, piece.through))
 
 
@@ -106,13 +106,14 @@ def _last_piece(store: Store, thread_id: str, last: _Piece) -> _Piece:
             return _Piece(last.through, last.through)
 
 
-def _write(store: Store, thread_id: str, piece: _Piece, *, now: int) -> None:
+def _write(store: Store, thread_id: str, piece: _Piece, retained_at: int, *, now: int) -> None:
     digest = store.digest_at(thread_id, piece.through)
     if digest is None:
         return
     facts = f"[{','.join(filter(None, piece.facts))}]" if piece.size_bytes <= PIECE_BYTES_MAX else None
     body: JsonValue = {"format": FORMAT, "facts": facts}
-    store.save_checkpoint(Checkpoint(thread_id, piece.through, digest, body, follows=piece.follows), now=now)
+    checkpoint = Checkpoint(thread_id, piece.through, digest, body, follows=piece.follows, retained_at=retained_at)
+    store.save_checkpoint(checkpoint, now=now)
 
 
 def _packed(payloads: list[AnyPayload]) -> str:
@@ -141,10 +142,8 @@ def _unpacked(store: Store, piece: Checkpoint) -> list[AnyPayload]:
     after = piece.follows
     while after < piece.sequence:
         page = store.records(piece.thread_id, after=after, limit=limits.READ_PAGE_RECORDS_MAX)
-        found.extend(
-            PAYLOADS.validate_python({"kind": record.kind, **record.payload})
-            for record in page
-            if record.sequence <= piece.sequence
-        )
+        for record in page:
+            if record.sequence <= piece.sequence:
+                found.extend(facts_of(record))
         after = page[-1].sequence if page else piece.sequence
     return found

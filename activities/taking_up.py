@@ -31,6 +31,7 @@ def is_new_thread(claim: Claim, *, started_now: bool) -> bool:
 def new_transcript(claim: Claim, *, started_at: int, deadline_at: int) -> Transcript:
     """The transcript of a new Thread: its first input and the start of its Run."""
     transcript = Transcript()
+    transcript.retained_at = claim.retained_at
     run_id = ids.run_id(claim.submission_id)
     begun = (
         UserInputRecorded(submission_id=claim.submission_id, run_id=run_id, input=claim.input),
@@ -42,7 +43,9 @@ def new_transcript(claim: Claim, *, started_at: int, deadline_at: int) -> Transc
 
 def read_run(transcripts: Transcripts, store: Store, claim: Claim, *, now: int) -> tuple[Transcript, RunLog]:
     """The transcript as the log has it. Raises `CorruptRecord`."""
-    transcript = transcripts.read(store, claim.thread_id, tail=claim.tail.sequence, now=now)
+    transcript = transcripts.read(
+        store, claim.thread_id, tail=claim.tail.sequence, retained_at=claim.retained_at, now=now
+    )
     return transcript, run_of(transcript, claim.thread_id, claim.submission_id)
 
 

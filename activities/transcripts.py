@@ -39,21 +39,23 @@ class Transcripts:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
 
-    def read(self, store: Store, thread_id: str, *, tail: int = 0, now: int = 0) -> Transcript:
+    def read(self, store: Store, thread_id: str, *, tail: int = 0, retained_at: int = 0, now: int = 0) -> Transcript:
         """The transcript of a Thread up to its log's end. Raises `CorruptRecord` for what does not decode.
 
         `tail`: the log's end as far as it is known; of a long Thread the checkpoints are looked at first.
+        `retained_at`: when retention last took content; what was kept from before is forgotten.
         """
         with self._lock:
             kept = self._kept.pop(thread_id, None)
             self._bytes -= kept.weight_bytes if kept else 0
-        if kept is not None:
+        if kept is not None and kept.transcript.retained_at == retained_at:
             transcript = kept.transcript
             page = store.records(thread_id, after=transcript.through - 1, limit=limits.READ_PAGE_RECORDS_MAX)
             if page and (page[0].sequence, page[0].record_id) == (transcript.through, kept.last_record_id):
                 return _extended(store, thread_id, transcript, page[1:], len(page), now=now)
         found = prefixes.read(store, thread_id) if tail > prefixes.RECORDS_MIN else None
         transcript = found or Transcript()
+        transcript.retained_at = retained_at
         page = store.records(thread_id, after=transcript.through, limit=limits.READ_PAGE_RECORDS_MAX)
         return _extended(store, thread_id, transcript, page, len(page), now=now)
 

@@ -30,6 +30,8 @@ def save(tx: Transaction, checkpoint: Checkpoint, *, now: int) -> None:
         raise CheckpointRejected(thread_id=thread_id, reason="ahead-of-tail")
     if log.digest_at(tx, thread_id, sequence) != checkpoint.digest:
         raise CheckpointRejected(thread_id=thread_id, reason="digest-mismatch")
+    if checkpoint.retained_at != lane.retained_at:
+        raise CheckpointRejected(thread_id=thread_id, reason="redacted")
     tx.run(
         "INSERT INTO checkpoints (thread_id, sequence, digest, version, follows, saved_at, body)"
         " VALUES (:thread_id, :sequence, :digest, :version, :follows, :now, :body) ON CONFLICT (thread_id, sequence)"

@@ -210,6 +210,7 @@ def _claim(
         epoch=lane.epoch + 1,
         superseded_epoch=lane.epoch if lane.owner_token is not None else None,
         lease_until=now + LEASE_MS,
+        retained_at=lane.retained_at,
         admitted_at=row.admitted_at,
         tail=lane.tail,
         abort=row.abort,

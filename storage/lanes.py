@@ -29,6 +29,7 @@ class Lane(NamedTuple):
     owner_producer_id: str | None
     owner_token: str | None
     lease_until: int | None
+    retained_at: int = 0
 
     @property
     def tail(self) -> Tail:

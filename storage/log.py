@@ -226,7 +226,13 @@ def digest_at(tx: Transaction, thread_id: str, sequence: int) -> str | None:
         "SELECT digest FROM records WHERE thread_id = :thread_id AND sequence = :sequence",
         {"thread_id": thread_id, "sequence": sequence},
     )
-    return None if row is None else row[0]
+    if row is not None:
+        return str(row[0]) if row[0] is not None else None
+    base = tx.one(
+        "SELECT base_digest FROM threads WHERE thread_id = :thread_id AND base_sequence = :sequence",
+        {"thread_id": thread_id, "sequence": sequence},
+    )
+    return None if base is None else base[0]
 
 
 class _Stored(NamedTuple):

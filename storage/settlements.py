@@ -12,7 +12,7 @@ from thread_objects.contract import ids
 from thread_objects.contract.messages import LogRecord, Settlement
 from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.states import Outcome, SubmissionState
-from thread_objects.core import batches
+from thread_objects.core import batches, redaction
 from thread_objects.errors import (
     AppendConflict,
     CorruptRecord,
@@ -102,6 +102,8 @@ def finalize(tx: Transaction, submission_id: str, *, now: int) -> Settlement:
     lane = lanes.locked(tx, seen.thread_id)
     row = submissions.get(tx, submission_id)
     record = published(tx, row.thread_id, submission_id)
+    if record is None and row.redacted_at is not None:
+        return _tombstone(row)
     if record is None:
         raise LedgerError(f"{submission_id}: no canonical settlement", operation="finalizeSettlement")
     settled = decode(record)
@@ -122,9 +124,26 @@ def of_row(tx: Transaction, row: Submission) -> Settlement | None:
     if row.state is not SubmissionState.SETTLED:
         return None
     record = published(tx, row.thread_id, row.submission_id)
+    if record is None and row.redacted_at is not None:
+        return _tombstone(row)
     if record is None:
         raise CorruptRecord(thread_id=row.thread_id, decoder="settlement-missing")
-    return told(row.thread_id, decode(record), row.settled_at or record.created_at)
+    settled_at = row.settled_at or record.created_at
+    return told(row.thread_id, decode(record), settled_at, redacted=redaction.redacted(record.payload))
+
+
+def _tombstone(row: Submission) -> Settlement:
+    """What is left of a settlement whose record retention deleted."""
+    return Settlement(
+        submission_id=row.submission_id,
+        settlement_id=ids.settlement_id(row.submission_id),
+        receipt_id=row.receipt_id,
+        thread_id=row.thread_id,
+        outcome=Outcome(row.outcome or ""),
+        run_id=None if row.input_applied is None else ids.run_id(row.submission_id),
+        settled_at=row.settled_at or 0,
+        redacted=True,
+    )
 
 
 def _check_identity(submission_id: str, receipt_id: str, settled: SubmissionSettled) -> None:
@@ -133,7 +152,7 @@ def _check_identity(submission_id: str, receipt_id: str, settled: SubmissionSett
         raise LedgerError(f"{submission_id}: the settlement names another Submission", operation="finalizeSettlement")
 
 
-def told(thread_id: str, settled: SubmissionSettled, settled_at: int) -> Settlement:
+def told(thread_id: str, settled: SubmissionSettled, settled_at: int, *, redacted: bool = False) -> Settlement:
     """The settlement as clients read it."""
     return Settlement(
         submission_id=settled.submission_id,
@@ -149,4 +168,5 @@ def told(thread_id: str, settled: SubmissionSettled, settled_at: int) -> Settlem
         policy_limit=settled.policy_limit,
         usage=settled.usage_summary,
         settled_at=settled_at,
+        redacted=redacted,
     )

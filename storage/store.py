@@ -11,6 +11,7 @@ from thread_objects.contract.messages import LogRecord, Settlement
 from thread_objects.contract.operations import InspectAnswer, InspectRequest
 from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.recovery_events import EventStanding, RecoveryEvent
+from thread_objects.contract.retention import RetentionCursor, RetentionPage, RetentionPolicy
 from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
 from thread_objects.core.archive import ArchiveDefect
 from thread_objects.core.explain import RetryContract
@@ -51,6 +52,7 @@ from . import (
     recoveries,
     recovery_events,
     restoring,
+    retention,
     settlements,
     surveys,
     work,
@@ -349,6 +351,15 @@ class SqlStore(SqlTies):
     def load_checkpoints(self, thread_id: str) -> list[Checkpoint]:
         """As `checkpoint_chain`, with their bodies."""
         return self._database.read(lambda tx: checkpoints.load_chain(tx, thread_id))
+
+    # --- retention ---
+
+    def retain(
+        self, policy: RetentionPolicy, cursor: RetentionCursor, *, dry_run: bool = False, now: int
+    ) -> RetentionPage:
+        """Take content from settled work, a piece."""
+        run = self._database.read if dry_run else self._database.write
+        return run(lambda tx: retention.step(tx, policy, cursor, dry_run=dry_run, now=now))
 
     # --- workers and marks ---
 

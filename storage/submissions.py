@@ -45,6 +45,7 @@ class Submission(NamedTuple):
     admission_group: str | None
     admission_facts: str | None
     input_digest: str
+    redacted_at: int | None
 
     @property
     def abort(self) -> AbortIntent | None:

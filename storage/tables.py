@@ -64,7 +64,7 @@ class ObjectRow(SQLModel, table=True):
 class ThreadRow(SQLModel, table=True):
     """A Thread: its lane's counter, its log's fence and tail, and the one ownership it can have.
 
-    `base_*`: where the log begins now; records up to there were deleted by retention.
+    `base_*`: where the log begins now; records up to there were deleted by retention, which was here `retained_at`.
     """
 
     __tablename__ = "threads"
@@ -96,6 +96,7 @@ class ThreadRow(SQLModel, table=True):
     work_through: int | None = Field(sa_column=Column(BigInteger(), nullable=True, server_default=text("-1")))
     base_sequence: int = _number(default="0")
     base_digest: str | None = _text(nullable=True)
+    retained_at: int = _number(default="0")
 
 
 class SubmissionRow(SQLModel, table=True):

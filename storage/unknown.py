@@ -11,7 +11,7 @@ from typing import NamedTuple
 from thread_objects.contract import ids
 from thread_objects.contract.messages import LogRecord, ResolveUnknown, UnknownAnswer
 from thread_objects.contract.states import ResolutionKind, SubmissionState
-from thread_objects.core import ledger
+from thread_objects.core import ledger, redaction
 from thread_objects.core.canonical import PERSISTED, RECORD, Unpersistable, canonical
 from thread_objects.core.evidence import UndecodableRecord, evidence_of
 from thread_objects.core.recovery import OpenCall, Snapshot, UnknownIntent, resolution_batch
@@ -54,11 +54,8 @@ def resolve(
     category = _CATEGORY[asked.resolution]
     stored = _stored(tx, asked, category)
     if stored is not None:
-        if (stored.kind, stored.is_failure, stored.result) != (
-            asked.resolution.value,
-            asked.is_failure,
-            result,
-        ):
+        same = (stored.kind, stored.is_failure) == (asked.resolution.value, asked.is_failure)
+        if not same or stored.result not in (result, redaction.stand_in(result)):
             raise _conflict(asked)
         own = stored.resolved_by == source
         return (

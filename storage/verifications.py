@@ -22,10 +22,19 @@ def verification(tx: Transaction, thread_id: str, *, require_all_settled: bool) 
         thread_id,
         ledger_rows(tx, thread_id),
         committed_records(tx, thread_id),
+        base=_base(tx, thread_id),
         end=None if lane is None else LogEnd(lane.tail_sequence, lane.tail_digest),
         checkpoints=[Bound(sequence, digest) for sequence, digest in checkpoints.bindings(tx, thread_id)],
         require_all_settled=require_all_settled,
     )
+
+
+def _base(tx: Transaction, thread_id: str) -> LogEnd | None:
+    """Where the log begins since retention deleted what was before."""
+    row = tx.one(
+        "SELECT base_sequence, base_digest FROM threads WHERE thread_id = :thread_id", {"thread_id": thread_id}
+    )
+    return None if row is None or not row[0] else LogEnd(row[0], row[1] or "")
 
 
 def ledger_rows(tx: Transaction, thread_id: str) -> Iterator[LedgerRow]:
@@ -33,11 +42,12 @@ def ledger_rows(tx: Transaction, thread_id: str) -> Iterator[LedgerRow]:
     after = 0
     while True:
         rows = tx.all(
-            "SELECT submission_id, receipt_id, queue_sequence, state, outcome, input_applied FROM submissions"
-            " WHERE thread_id = :thread_id AND queue_sequence > :after ORDER BY queue_sequence LIMIT :limit",
+            "SELECT submission_id, receipt_id, queue_sequence, state, outcome, input_applied, redacted_at"
+            " FROM submissions WHERE thread_id = :thread_id AND queue_sequence > :after"
+            " ORDER BY queue_sequence LIMIT :limit",
             {"thread_id": thread_id, "after": after, "limit": _ROWS_PAGE},
         )
-        for submission_id, receipt_id, sequence, state, outcome, input_applied in rows:
+        for submission_id, receipt_id, sequence, state, outcome, input_applied, redacted_at in rows:
             try:
                 yield LedgerRow(
                     submission_id=submission_id,
@@ -46,6 +56,7 @@ def ledger_rows(tx: Transaction, thread_id: str) -> Iterator[LedgerRow]:
                     state=SubmissionState(state),
                     outcome=None if outcome is None else Outcome(outcome),
                     input_applied=input_applied,
+                    redacted=redacted_at is not None,
                 )
             except ValueError as error:
                 raise CorruptRecord(thread_id=thread_id, decoder="submission-state") from error

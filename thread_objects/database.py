@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -18,9 +19,12 @@ from thread_objects.archives import ArchiveFile, check_archive, report_of
 from thread_objects.contract.archive import ArchiveReport
 from thread_objects.contract.limits import RESTORE_PAGE_THREADS
 from thread_objects.contract.reports import RestoreReport
+from thread_objects.contract.retention import RetentionCursor, RetentionPage, RetentionPolicy, RetentionReport
 from thread_objects.errors import ConfigError, InvalidInput
 from thread_objects.ports import FencedPage
 from thread_objects.settings import Settings, load_settings
+
+DAY_MS = 86_400_000
 
 
 class ThreadDatabase:
@@ -103,6 +107,28 @@ class ThreadDatabase:
         report: ArchiveReport = self._store.import_thread(lines, object_id=object_id, now=_now())
         return report
 
+    # --- retention ------------------------------------------------------------------------------------------------
+
+    def retain(self, policy: RetentionPolicy, *, dry_run: bool = False) -> RetentionReport:
+        """Take content from settled work by a policy, in bounded transactions, until nothing is left to do.
+
+        Never touches what is not settled or still owes something; what was left alone for that is counted in `kept`.
+        Receipts, keys, outcomes and digests stay: the same key has the same answer afterwards. Interrupting it leaves
+        what was done so far; running it again goes on. `dry_run` only counts what would be redacted.
+        """
+        cursor: RetentionCursor | None = RetentionCursor()
+        totals = Counter(submissions=0, redacted=0, deleted=0)
+        kept: Counter[str] = Counter()
+        touched: set[str] = set()
+        while cursor is not None:
+            page: RetentionPage = self._store.retain(policy, cursor, dry_run=dry_run, now=_now())
+            cursor = page.cursor
+            totals.update(submissions=page.submissions, redacted=page.redacted, deleted=page.deleted)
+            kept.update(page.kept)
+            if page.threads and cursor is not None:
+                touched.add(cursor.thread_id)
+        return RetentionReport(dry_run=dry_run, threads=len(touched), kept=dict(kept), **totals)
+
     # --- after a restore ------------------------------------------------------------------------------------------
 
     def fence_restored(self) -> RestoreReport:
@@ -117,6 +143,11 @@ class ThreadDatabase:
             page: FencedPage = self._store.fence_restored(after=after, limit=RESTORE_PAGE_THREADS, now=_now())
             after, threads, objects = page.through, threads + page.threads, objects + page.objects
         return RestoreReport(threads=threads, objects=objects)
+
+
+def before(days: float) -> int:
+    """The instant so many days ago, in epoch milliseconds."""
+    return max(0, _now() - round(days * DAY_MS))
 
 
 def _now() -> int:

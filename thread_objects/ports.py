@@ -26,6 +26,7 @@ from thread_objects.contract.messages import (
 from thread_objects.contract.operations import InspectAnswer, InspectRequest
 from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.recovery_events import EventStanding, RecoveryEvent
+from thread_objects.contract.retention import RetentionCursor, RetentionPage, RetentionPolicy
 from thread_objects.contract.states import SubmissionState
 from thread_objects.contract.sweeps import WorkOwner
 from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
@@ -63,6 +64,8 @@ class Checkpoint:
     body: JsonValue
     version: int = CHECKPOINT_VERSION
     follows: int = 0
+    retained_at: int = 0
+    """The claim's, under which the content was read: what retention took since must not come back with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,8 @@ class Claim:
     tail: Tail
     abort: AbortIntent | None = None
     parent: ParentLink | None = None
+    retained_at: int = 0
+    """When retention last took content from the Thread: what was read of it before is out of date."""
 
     def at(self, tail: Tail, state: SubmissionState | None = None) -> "Claim":
         """The same claim after an append of its own."""
@@ -387,8 +392,9 @@ class Store(Ties, Protocol):
 
         The newest `CHECKPOINTS_KEPT` of a Thread stay, or with `follows` those up to the one that it goes on from.
 
-        Raises `CheckpointRejected` (`unsupported-version`, `ahead-of-tail`, `digest-mismatch`), `InvalidInput` for a
-        body past the bounds of a record, `ThreadNotMaterialized`. Retention removes the checkpoints of what it touches.
+        Raises `CheckpointRejected` (`unsupported-version`, `ahead-of-tail`, `digest-mismatch`, `redacted` for content
+        that was read before retention took some), `InvalidInput` past the bounds, `ThreadNotMaterialized`.
+        Retention removes the checkpoints of what it touches.
         """
 
     def load_checkpoint(self, thread_id: str, *, at_or_before: int) -> Checkpoint | None:
@@ -399,6 +405,15 @@ class Store(Ties, Protocol):
 
     def load_checkpoints(self, thread_id: str) -> list[Checkpoint]:
         """As `checkpoint_chain`, with their bodies."""
+
+    # --- retention ---------------------------------------------------------------------------------------------------
+    def retain(
+        self, policy: RetentionPolicy, cursor: RetentionCursor, *, dry_run: bool = False, now: int
+    ) -> RetentionPage:
+        """Take content from settled work that is old enough: a bounded piece, and where to go on.
+
+        Never touches work that is not settled or still owes something. Repeating a piece finds nothing left to do.
+        """
 
     # --- workers and marks --------------------------------------------------------------------------------------------
     def deployment_order(self, registry_key: str, *, now: int) -> int:

@@ -15,6 +15,7 @@ from thread_objects.contract import ids, records
 from thread_objects.contract.messages import LogRecord
 from thread_objects.contract.records import PAYLOADS, DeclaredCall
 from thread_objects.contract.states import CallKind, Decision, Outcome, Resolution, ToolClass
+from thread_objects.core import redaction
 
 _PERMITS = (Resolution.NEVER_STARTED, Resolution.SAFE_RETRY)
 
@@ -115,6 +116,13 @@ class Folded:
     payloads: list[records.AnyPayload]
 
 
+def facts_of(record: LogRecord) -> list[records.AnyPayload]:
+    """What a record tells: nothing, once it is redacted. A Run that retention took is no part of the conversation."""
+    if redaction.redacted(record.payload):
+        return []
+    return [PAYLOADS.validate_python({"kind": record.kind, **record.payload})]
+
+
 class Transcript:
     """The Runs of one Thread in the order of their inputs. `through` is the last sequence folded in."""
 
@@ -125,6 +133,8 @@ class Transcript:
         """Where `recent` begins: what came before was read from checkpoints, or is held by them."""
         self.recent: list[Folded] = []
         """The batches folded in since then, for the next checkpoint."""
+        self.retained_at = 0
+        """When retention had last taken content from the Thread as this was read."""
         self.weight_bytes = 0
         """About how much memory all of it takes."""
         self.derived: dict[str, Any] = {}
@@ -133,8 +143,7 @@ class Transcript:
     def extend(self, log: Iterable[LogRecord]) -> None:
         """Fold in the records that follow `through`. Raises `ValueError` for a payload that does not decode."""
         for record in log:
-            payload = PAYLOADS.validate_python({"kind": record.kind, **record.payload})
-            self.take(record.batch_id, [payload], record.sequence)
+            self.take(record.batch_id, facts_of(record), record.sequence)
 
     def take(self, batch_id: str, payloads: Sequence[records.AnyPayload], through: int) -> None:
         """Fold in a batch, or a part of one, that ends with this sequence."""

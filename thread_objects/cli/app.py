@@ -30,7 +30,7 @@ VERBS = {
         explaining.obligations,
         explaining.retry,
     ),
-    KEEP: (keeping.export, keeping.import_thread, keeping.restore_fence, explaining.verify),
+    KEEP: (keeping.export, keeping.import_thread, keeping.retain, keeping.restore_fence, explaining.verify),
 }
 for panel, verbs in VERBS.items():
     for verb in verbs:

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,7 +16,8 @@ from thread_objects.cli.exits import Exit, tell
 from thread_objects.cli.render import Screen
 from thread_objects.cli.session import Connection, connected
 from thread_objects.contract.archive import ArchiveReport
-from thread_objects.database import ThreadDatabase
+from thread_objects.contract.retention import RetentionPolicy
+from thread_objects.database import ThreadDatabase, before
 from thread_objects.errors import ThreadError
 from thread_objects.settings import load_settings
 
@@ -90,6 +91,44 @@ def restore_fence(*, as_json: AsJson = False, connection: Connection) -> None:
 
 
 restore_fence.__name__ = "restore-fence"
+
+
+@connected
+def retain(
+    mode: Annotated[
+        Literal["redact", "delete"], typer.Argument(help="Take the content, or its records too.", show_default=False)
+    ],
+    *,
+    days: Annotated[float, typer.Option(help="Only work that settled so many days ago.", min=0.0)],
+    thread: Annotated[str | None, typer.Option(help="Only this Thread.", show_default=False)] = None,
+    settled_threads: Annotated[
+        bool, typer.Option("--settled-threads", help="Leave Threads alone that go on, their old history too.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be redacted.")] = False,
+    as_json: AsJson = False,
+    connection: Connection,
+) -> None:
+    """Take what was said from old settled work. Receipts, keys, outcomes and digests stay; open work is left alone."""
+
+    def action(database: ThreadDatabase) -> None:
+        policy = RetentionPolicy(mode=mode, before=before(days), thread_id=thread, settled_threads_only=settled_threads)
+        report = database.retain(policy, dry_run=dry_run)
+        screen = Screen()
+        if as_json:
+            screen.json(report)
+            return
+        kept = ", ".join(f"{count} for {reason}" for reason, count in sorted(report.kept.items()))
+        screen.facts(
+            [
+                ("threads", report.threads),
+                ("submissions", report.submissions),
+                ("records redacted" if not dry_run else "records to redact", report.redacted),
+                ("records deleted", report.deleted if not dry_run else None),
+                ("left alone", kept),
+            ]
+        )
+
+    operate(connection, action, as_json=as_json)
 
 
 def operate(

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from thread_objects.cli.text import instant, one_line, plain, short
 from thread_objects.contract import records as r
 from thread_objects.contract.messages import LogRecord
+from thread_objects.core import redaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class Line:
 
 def lines_of(record: LogRecord) -> list[Line]:
     """What a record says, one or more lines; a kind that this version does not know is told by its name."""
+    if redaction.redacted(record.payload):
+        return [Line("record", f"{record.kind}, redacted", "dim")]
     try:
         payload = r.PAYLOADS.validate_python({"kind": record.kind, **record.payload})
     except ValidationError:

@@ -199,6 +199,8 @@ class Settlement(Wire):
     policy_limit: str | None = None
     usage: UsageSummary | None = None
     settled_at: int
+    redacted: bool = False
+    """Retention took result and diagnostic; the outcome stays."""
 
 
 class AbortAnswer(Wire):
