@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import psycopg
     from sqlalchemy import Connection
 
-HEAD = "0005"
+HEAD = "0006"
 """The revision this code works with. A test compares it with the newest script."""
 
 _ADVISORY_LOCK = 0x7468_7265_6164  # "thread"

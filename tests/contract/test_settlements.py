@@ -41,6 +41,7 @@ def test_finish_appends_publishes_and_finalizes(world: World, claim: Claim):
         "run_id": ids.run_id(claim.submission_id),
         "result": {"answer": 42},
         "diagnostic": None,
+        "redacted": False,
         "finish_reason": None,
         "exhausted": None,
         "policy_limit": None,
