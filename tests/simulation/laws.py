@@ -27,7 +27,7 @@ def check(server: Server) -> None:
     _fairness(server, shell)
     if not server.open and not server.can_deliver():
         _awake(server, shell)
-        if shell.event is None and not shell.inbox:
+        if shell.event is None and not shell.inbox and shell.hook is None:
             _at_rest(server, shell)
 
 
@@ -78,7 +78,9 @@ def _awake(server: Server, shell: Shell) -> None:
             raise Broken(f"{wanted} is waited for and the timer is {server.timer}")
     if shell.event is not None and not server.processes:
         raise Broken("a pass runs and waits for nothing")
-    if shell.inbox and shell.retry_at is None:
+    if shell.hook is not None and shell.hook[0] not in server.processes:
+        raise Broken("the pump waits for a hook that nobody runs")
+    if shell.inbox and shell.retry_at is None and shell.hook is None:
         raise Broken("the inbox waits for nothing")
 
 
@@ -126,7 +128,10 @@ def check_end(server: Server) -> None:
     accepted = {key.removeprefix("submit:") for key in ledger.sources if key.startswith("submit:")}
     if set(ledger.settled) != accepted:
         raise Broken(f"never settled: {sorted(accepted - set(ledger.settled))}")
+    missed = [name for name, run_at in server.alarms.items() if (name, run_at) not in ledger.delivered]
     left = {
+        "alarms that nobody was told of": missed,
+        "application alarms": len(server.shell.maintenance.applications),
         "rows": [rows for rows in ledger.rows.values() if rows],
         "duties": ledger.duties,
         "owners": ledger.owners,

@@ -6,6 +6,7 @@ Each method is one transaction. It outlives every crash of the workflow, which i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from thread_objects.contract.limits import LEASE_MS
 from thread_objects.contract.states import Disposition, SubmissionState
@@ -77,6 +78,8 @@ class Ledger:
         self.duties: set[str] = set()
         self.mark: int | None = None
         self.lanes: dict[str, int] = {}
+        # Application alarms whose handler was reached, by name and instant.
+        self.delivered: set[tuple[Any, int]] = set()
         self.sequence = 0
         self.commits = 0
         self.away = False
@@ -189,7 +192,10 @@ class Ledger:
     def begin(self, thread: str, attempt_id: str, ended: tuple[str, ...], now: int) -> Owner | None:
         """Claim the head and make its input canonical. None: nothing claimable, or somebody holds it."""
         self.reach()
-        head = self.head(thread)
+        head, owner = self.head(thread), self.owners.get(thread)
+        if owner is not None and owner.attempt_id == attempt_id:
+            # A head start under the same id: adopted with the claim it has.
+            return owner
         if head is None or self._owned(thread, ended, now):
             return None
         if head.state in WAITING and not head.abort:

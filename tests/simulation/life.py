@@ -10,6 +10,7 @@ from tests.simulation import laws
 from tests.simulation.ledger import WAITING, Item
 from tests.simulation.server import Server
 from tests.simulation.shell import Broken, Wake
+from thread_objects.contract.alarms import CancelAlarm, SetAlarm
 from thread_objects.core.config import LanePhase, LaneSpec, MaintenanceConfig
 
 EPOCH = 1_800_000_000_000
@@ -35,6 +36,8 @@ WELL = {
     "lane-due": "idle",
     "publish": "well",
     "publish-due": "idle",
+    "alarm": "well",
+    "head start": "none",
     "worker": "new",
 }
 
@@ -56,6 +59,10 @@ class Life:
         self.log: deque[tuple[Any, ...]] = deque(maxlen=ACTIONS_KEPT)
         random = self.random
         shared = random.random() < 0.6
+        # What this life has much of: duties, work for lanes, tasks that are kept open by local activities.
+        self.duties = random.choice((0.02, 0.02, 0.25))
+        self.lane_share = random.choice((0.15, 0.45))
+        self.heartbeats = random.choice((0.05, 0.4))
         self.threads = ("A", "B", "C", "D")[: random.randint(2, 4)] if shared else ("A",)
         slow = tuple(
             LaneSpec(f"slow{n}", random.choice((20_000, 180_001)), LanePhase.AFTER_NATIVE)
@@ -86,6 +93,8 @@ class Life:
             return "settled" if chance < 0.6 else options[int((chance - 0.6) / 0.4 * len(options))]
         if what == "recovery":
             return "fault" if chance < (0.15 if self.weather == "storm" else 0.03) else "clean"
+        if what == "head start":
+            return "claimed" if chance < 0.4 else "none"
         if what == "worker":
             return "older" if chance < 0.2 else "new"
         return options[1] if chance < (0.3 if self.weather == "storm" else 0.12) else options[0]
@@ -139,9 +148,10 @@ class Life:
         if waiting and chance < 0.5:
             row = random.choice(waiting)
             return Item(0, "resolve", thread, row.sid)
-        if chance > 0.95:
+        kind = random.random()
+        if kind < self.duties:
             return Item(0, "duty", thread, f"d{self.told}")
-        if self.lanes and chance > 0.8:
+        if kind > 1 - self.lane_share:
             return Item(0, "lane", random.choice(self.lanes), f"l{self.told}")
         if len(rows) >= ROWS_MAX:
             return Item(0, "resolve", thread, random.choice(rows).sid)
@@ -153,7 +163,15 @@ class Life:
             self.log.append(("hint",))
             server.wake(Wake())
             return
-        if server.busy and chance < 0.2:
+        if chance < 0.12:
+            self._alarm()
+            return
+        if chance < 0.16:
+            lane = self.random.choice(self.lanes)
+            self.log.append(("schedule", lane))
+            server.schedule(lane, server.now + self.random.choice((0, 500, 90_000)))
+            return
+        if server.busy and chance < 0.3:
             item = server.busy.pop(0)
             self.log.append(("again", item))
         else:
@@ -165,6 +183,17 @@ class Life:
             server.signal(item)
         else:
             server.update(item)
+
+    def _alarm(self) -> None:
+        server, random = self.server, self.random
+        name = {"thread_id": random.choice(self.threads), "tag": "t", "alarm_id": random.choice(("x", "y"))}
+        if random.random() < 0.2:
+            self.log.append(("cancel alarm", name))
+            server.set_alarm(CancelAlarm(**name))
+        else:
+            run_at = server.now + random.choice((0, 300, 5_000, 400_000))
+            self.log.append(("alarm", name, run_at))
+            server.set_alarm(SetAlarm(**name, run_at=run_at, payload=None))
 
     # --- faults -----------------------------------------------------------------------------------------------------
 
@@ -194,7 +223,10 @@ class Life:
             self.log.append(("deploy",))
             server.deploy(frozenset(thread for thread in self.threads if random.random() < 0.3))
             server.announce()
-        elif chance < 0.9:
+        elif chance < 0.85:
+            self.log.append(("head starts hand back",))
+            server.hand_back()
+        elif chance < 0.92:
             self.log.append(("sweep",))
             server.sweep()
             server.late()
@@ -215,7 +247,7 @@ class Life:
         if server.can_deliver():
             choices.append("deliver")
         elif server.open:
-            choices.append("local" if server.locals and random.random() < 0.9 else "complete")
+            choices.append("local" if server.locals and random.random() >= self.heartbeats else "complete")
         if server.processes and (random.random() < 0.5 or not choices):
             choices = ["process"]
         if not choices:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 from thread_objects.core import certification, generation, recovery_wave, selection
+from thread_objects.core.application_alarms import ApplicationAlarms
 from thread_objects.core.certification import Observation
 from thread_objects.core.due_queue import NATIVE, QueueTransaction
 from thread_objects.core.due_row import Row, RowState, lane_label
@@ -133,7 +134,7 @@ def keep_the_later_deadline() -> Iterator[None]:
         yield
 
 
-@mutant(seed=17)
+@mutant(seed=8)
 def report_parked_twice() -> Iterator[None]:
     """A parked row is reported at the end of every pass."""
 
@@ -156,14 +157,14 @@ def ignore_the_floor() -> Iterator[None]:
         yield
 
 
-@mutant()
+@mutant(seed=2)
 def certify_autonomous_work() -> Iterator[None]:
     """Whatever is left counts as a stable wait."""
     with patch.object(Findings, "autonomous", lambda _self, _view, _record: False):
         yield
 
 
-@mutant(seed=26)
+@mutant(seed=59)
 def overlook_duties() -> Iterator[None]:
     """A checkpoint does not see Threads with duties that no recovery has looked at."""
     real = certification.checkpoint
@@ -182,7 +183,7 @@ def lose_the_work_cursor() -> Iterator[None]:
         yield
 
 
-@mutant(seed=39)
+@mutant(seed=43)
 def serve_the_first_always() -> Iterator[None]:
     """Selection forgets who was served last."""
     real = selection.take
@@ -195,7 +196,7 @@ def serve_the_first_always() -> Iterator[None]:
         yield
 
 
-@mutant(seed=1)
+@mutant(seed=17)
 def release_before_the_answer() -> Iterator[None]:
     """A mutation stops counting as soon as it was armed."""
     real = Gate.enter
@@ -224,7 +225,7 @@ def finish_without_the_newer_generation() -> Iterator[None]:
         yield
 
 
-@mutant(seed=1)
+@mutant(seed=5)
 def fail_without_rearming() -> Iterator[None]:
     """A failed pass clears the native row."""
     real = certification.rearm_after_failure
@@ -240,7 +241,7 @@ def fail_without_rearming() -> Iterator[None]:
         yield
 
 
-@mutant(seed=3)
+@mutant(seed=9)
 def keep_waits_over_a_registry() -> Iterator[None]:
     """A new registry does not end the binding waits."""
     real = generation.check_registry
@@ -265,7 +266,7 @@ def trust_an_old_reading() -> Iterator[None]:
         yield
 
 
-@mutant(seed=14)
+@mutant(seed=1)
 def trust_any_batch() -> Iterator[None]:
     """A batch's survey counts as a scan, whatever moved while it ran."""
 
@@ -276,7 +277,7 @@ def trust_any_batch() -> Iterator[None]:
         yield
 
 
-@mutant(seed=12)
+@mutant()
 def complete_a_newer_revision() -> Iterator[None]:
     """The end of a wave overwrites facts that came while it ran."""
 
@@ -295,7 +296,7 @@ def complete_a_newer_revision() -> Iterator[None]:
         yield
 
 
-@mutant(seed=12)
+@mutant(seed=90)
 def drop_the_progress() -> Iterator[None]:
     """What a batch's answer says of progress is not recorded."""
     real = Maintenance.release
@@ -331,4 +332,23 @@ def charge_native_never() -> Iterator[None]:
         return row if row.id == NATIVE else real(self, row, now, native=native)
 
     with patch.object(QueueTransaction, "claim", claim):
+        yield
+
+
+@mutant(seed=54)
+def forget_a_replaced_alarm() -> Iterator[None]:
+    """The end of a delivery drops whatever carries the name by then."""
+
+    def delivered(self, alarm):
+        self._ended(alarm)
+        self._drop(alarm.name)
+
+    with patch.object(ApplicationAlarms, "delivered", delivered):
+        yield
+
+
+@mutant()
+def deliver_beside_a_delivery() -> Iterator[None]:
+    """An alarm that was set anew is handed out while its earlier content is still being delivered."""
+    with patch.object(ApplicationAlarms, "_waiting", lambda self: iter(self._alarms.values())):
         yield

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.simulation.ledger import SUSPENDED, UNKNOWN, Fenced, Ledger, Owner
-from tests.simulation.shell import Start
+from tests.simulation.shell import Deliver, Start
 from thread_objects.contract.activities import AttemptAnswer, RecoverAnswer
 from thread_objects.contract.views import Recovered, Registry
 from thread_objects.core import command
+from thread_objects.core.application_alarms import ApplicationAlarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class Process:
                 self._lane(ledger, lane, now)
             case command.Publish():
                 self._publish(ledger, now)
+            case Deliver(alarm=alarm):
+                self._deliver(ledger, alarm)
 
     def _end(self, result: Any = None, failure: str | None = None) -> None:
         self.stage, self.result, self.failure = "over", result, failure
@@ -164,3 +167,12 @@ class Process:
             self._end(failure="SinkDown")
         else:
             self._end(None if self.choose("publish-due", ("idle", "later")) == "idle" else now + 700)
+
+    def _deliver(self, ledger: Ledger, alarm: ApplicationAlarm) -> None:
+        if self.stage == "begin":
+            ledger.delivered.add((alarm.name, alarm.run_at))
+            self.stage = "handled"
+        elif self.choose("alarm", ("well", "failed")) == "failed":
+            self._end(failure="HandlerError")
+        else:
+            self._end()

@@ -14,7 +14,8 @@ from typing import Any
 from tests.simulation import shell as machine
 from tests.simulation.ledger import WAITING, Away, Item, Ledger
 from tests.simulation.processes import Process, Worker
-from tests.simulation.shell import Applied, Apply, Broken, Carried, ClearMark, Entry, Shell, Wake
+from tests.simulation.shell import Applied, Apply, Broken, Carried, ClearMark, Deliver, Entry, Shell, Wake
+from thread_objects.contract.alarms import CancelAlarm, SetAlarm
 from thread_objects.contract.views import Registry
 from thread_objects.core import command
 from thread_objects.core.maintenance import MaintenanceConfig
@@ -73,6 +74,8 @@ class Server:
         # Threads that a zombie has moved: its answer reaches nobody, an old head is all that tells of it.
         self.haunted: set[str] = set()
         self.timer: tuple[int, int] | None = None
+        self.alarms: dict[tuple[str, str, str], int] = {}
+        self.cursor = 0
         self.deployment = 1
         self.worker = Worker(Registry(key="K1", deployment=1))
         self.older: Worker | None = None
@@ -97,6 +100,20 @@ class Server:
 
     def wake(self, wake: Wake) -> None:
         self.pending.append(("wake", wake))
+
+    def set_alarm(self, message: SetAlarm | CancelAlarm) -> None:
+        """Messages arrive in the order in which they were sent, so the last one of a name is what counts."""
+        name = (message.thread_id, message.tag, message.alarm_id)
+        self.alarms.pop(name, None)
+        if isinstance(message, SetAlarm):
+            self.alarms[name] = message.run_at
+        self.pending.append(("alarm", message))
+
+    def schedule(self, lane: str, due_at: int) -> None:
+        """Somebody commits work for a lane, and says so with a cursor."""
+        self.ledger.lanes[lane] = self.ledger.lanes.get(lane, 0) + 1
+        self.cursor += 1
+        self.pending.append(("schedule", lane, due_at, self.cursor))
 
     def sweep(self) -> None:
         """The mark sweep hints the object whose mark is old."""
@@ -215,8 +232,15 @@ class Server:
             process.stage, process.failure = "over", "cancelled"
 
     def _continue(self, carried: Carried) -> None:
-        if self.processes:
-            raise Broken(f"the run ended with activities: {self.processes}")
+        for serial, process in list(self.processes.items()):
+            if not isinstance(process.start.command, Deliver):
+                raise Broken(f"the run ended with {process.start}")
+            # A delivery does not survive the move under load: its alarm stays listed, its process may go on.
+            del self.processes[serial]
+            if serial in self.dead:
+                self.dead.remove(serial)
+            else:
+                self.zombies.append(process)
         self.timer = None
         self.seed += bool(self.seed)
         self.base = Base(carried, self.now, self.seed)
@@ -230,7 +254,14 @@ class Server:
 
     def _fingerprint(self) -> tuple[Any, ...]:
         state = self.shell.state
-        return (state.record, tuple(state.queue), state.alarm.deadline, len(self.shell.inbox), self.shell.next_mark)
+        return (
+            state.record,
+            tuple(state.queue),
+            state.alarm.deadline,
+            len(self.shell.inbox),
+            self.shell.next_mark,
+            self.shell.maintenance.applications.next_at(),
+        )
 
     def lose_task(self, *, forget_updates: bool = False) -> None:
         """The open task fails or its worker is gone: back to the last completed one, whose events come again."""
@@ -282,9 +313,19 @@ class Server:
     def _transact(self, asked: Any) -> Any:
         ledger = self.ledger
         match asked:
-            case Apply(batch_id=batch_id, mark=mark, entries=entries):
+            case Apply(batch_id=batch_id, mark=mark, entries=entries, head_start=offer):
                 answers = ledger.apply(batch_id, mark, tuple(entry.item for entry in entries))
-                return Applied(answers, ledger.survey(), self.worker.registry)
+                survey = ledger.survey()
+                begun = None
+                if (
+                    offer is not None
+                    and answers[0].progress
+                    and self.choose("head start", ("none", "claimed")) == "claimed"
+                ):
+                    # It claims after the batch's transaction, beside the workflow's task.
+                    begun = offer
+                    ledger.begin(entries[0].item.thread, offer, (), self.now)
+                return Applied(answers, survey, self.worker.registry, begun)
             case ClearMark(through=through):
                 ledger.clear_mark(through)
                 return None
@@ -295,6 +336,14 @@ class Server:
         local = self.locals.pop(which)
         failure = failure or local.failure
         self._activate((("local", which, None if failure else local.answer, failure),))
+
+    def hand_back(self) -> None:
+        """Head starts that nobody adopted in time give their claim back."""
+        adopted = {process.start.attempt_id for process in (*self.processes.values(), *self.zombies)}
+        for thread, owner in list(self.ledger.owners.items()):
+            waits = owner.attempt_id.startswith("head-start:") and owner.attempt_id not in adopted
+            if waits and not self.ledger.away:
+                self.ledger.leave(thread, owner.epoch, 0)
 
     # --- regular activities ---------------------------------------------------------------------------------------
 

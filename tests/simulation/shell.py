@@ -12,9 +12,11 @@ from typing import Any
 
 from tests.simulation.ledger import Item, ItemAnswer
 from thread_objects.contract.activities import AttemptAnswer, RecoverAnswer
+from thread_objects.contract.alarms import CancelAlarm, SetAlarm
 from thread_objects.contract.limits import ENDED_ATTEMPTS_MAX
 from thread_objects.contract.views import Registry, Survey
 from thread_objects.core import command
+from thread_objects.core.application_alarms import AlarmName, ApplicationAlarm
 from thread_objects.core.backoff import backoff
 from thread_objects.core.due_queue import NATIVE, PUBLICATION
 from thread_objects.core.due_row import RowState, lane_label
@@ -65,6 +67,7 @@ class Apply:
     batch_id: str
     mark: int
     entries: tuple[Entry, ...]
+    head_start: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class Applied:
     answers: tuple[ItemAnswer, ...]
     survey: Survey
     registry: Registry
+    head_start: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +88,25 @@ class ClearMark:
 
 
 @dataclass(frozen=True, slots=True)
+class Deliver:
+    """The activity of an application alarm."""
+
+    alarm: ApplicationAlarm
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """A regular activity that the server is asked to run once the task is complete."""
 
     serial: int
-    command: command.Running
+    command: command.Running | Deliver
     ended: tuple[str, ...] = ()
     applied_through: int = 0
+    head_start: str | None = None
 
     @property
     def attempt_id(self) -> str:
-        return f"a{self.serial}"
+        return self.head_start or f"a{self.serial}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +173,7 @@ class Shell:
         self.random = Random(seed) if seed else Still()
         self.run_id = carried.runs + 1
         self.tasks_left = tasks_max
+        self.tasks_over = -(tasks_max // 4)
         self.now = now
         self.maintenance = Maintenance(MaintenanceState.from_json(carried.maintenance), config)
         self.state = self.maintenance.state
@@ -173,6 +186,9 @@ class Shell:
         self.stalls = carried.stalls
         self.retry_at: int | None = None
         self.ended = {thread: list(ids) for thread, ids in carried.ended}
+        self.begun: dict[str, str] = {}
+        self.offered: tuple[str, ...] = ()
+        self.attempt_ids: dict[int, str] = {}
         self.locals: dict[str, Any] = {}
         self.running: dict[int, command.Running] = {}
         self.commands: list[Any] = []
@@ -187,6 +203,9 @@ class Shell:
         self.over = False
         self.batch: tuple[tuple[Entry, ...], int, Mutation] | None = None
         self.clearing: int | None = None
+        # A committed batch whose publication hook runs: the mutation still counts as active.
+        self.hook: tuple[int, Mutation, Applied] | None = None
+        self.delivering: dict[int, ApplicationAlarm] = {}
         self.serial = carried.runs * 1_000_000
         self.timer_mode = "wanted"
         self.timer_serial = 0
@@ -196,7 +215,7 @@ class Shell:
         self.touched_at = now
         # `bodies`: generations of mutations in hand. Kept apart from the gate, which is what is being tested.
         self.bodies: list[int] = []
-        self.waiting = ["main", "pump", "timer"]
+        self.waiting = ["main", "pump", "timer", "deliveries"]
         self._tell_parked(self.maintenance.ensure_alarm(now))
 
     # --- one activation -------------------------------------------------------------------------------------------
@@ -211,6 +230,11 @@ class Shell:
                 self._take(job[1])
             elif kind == "wake":
                 self._wake(job[1])
+            elif kind == "alarm":
+                self._alarm(job[1])
+            elif kind == "schedule":
+                self.maintenance.schedule(job[1], job[2], now, job[3])
+                self.maintenance.hint(now)
             elif kind == "end":
                 self._ended(job[1], job[2], job[3], job[4])
             elif kind == "local":
@@ -255,7 +279,10 @@ class Shell:
             case "main":
                 return self._pass_due() or self._continue_wanted()
             case "drain":
-                return self.batch is None and self.clearing is None
+                return not self._busy()
+            case "deliveries":
+                at = self._delivery_at()
+                return at is not None and at <= self.now
             case "pump":
                 return self._pump_can_start()
             case "pass":
@@ -282,16 +309,25 @@ class Shell:
                 self._pump()
             case "pass":
                 self._pass()
+            case "deliveries":
+                self._deliver()
             case "timer":
                 self._follow_timer()
 
     # --- thread_object.py -----------------------------------------------------------------------------------------
 
-    def _continue_wanted(self) -> bool:
+    def _moving(self) -> bool:
         return self.tasks_left <= 0
 
+    def _continue_wanted(self) -> bool:
+        running = self.maintenance.applications.running
+        return self._moving() and (not running or self.tasks_left <= self.tasks_over)
+
+    def _busy(self) -> bool:
+        return self.batch is not None or self.clearing is not None
+
     def _pass_due(self) -> bool:
-        if self.batch is not None or self.clearing is not None:
+        if self._busy():
             return False
         deadline = self.maintenance.alarm.deadline
         return self.follow or (deadline is not None and deadline <= self.now)
@@ -329,12 +365,36 @@ class Shell:
         )
 
     def _wanted(self) -> int | None:
-        if self.batch is not None or self.clearing is not None:
+        if self._busy() or (len(self.maintenance.applications) and self._decides_anew()):
             return None
-        deadline = self.maintenance.next_deadline() if self.event is None else self.event.wake_at()
-        if self.retry_at is None:
-            return deadline
-        return self.retry_at if deadline is None else min(self.retry_at, deadline)
+        deadline = self.maintenance.alarm.deadline if self.event is None else self.event.wake_at()
+        candidates = (self.retry_at, deadline, self._delivery_at())
+        return min((instant for instant in candidates if instant is not None), default=None)
+
+    def _decides_anew(self) -> bool:
+        surveying = bool(self.ends) or "survey" in self.locals
+        return surveying or (self.event is None and self._pass_due())
+
+    # --- deliveries.py --------------------------------------------------------------------------------------------
+
+    def _alarm(self, message: SetAlarm | CancelAlarm) -> None:
+        applications = self.maintenance.applications
+        if isinstance(message, SetAlarm):
+            applications.set(message, self.now)
+        else:
+            applications.cancel(AlarmName(message.thread_id, message.tag, message.alarm_id))
+
+    def _delivery_at(self) -> int | None:
+        return None if self._moving() else self.maintenance.applications.next_at()
+
+    def _deliver(self) -> None:
+        for alarm in self.maintenance.applications.begin_due(self.now, self.random.random()):
+            if any(other.name == alarm.name for other in self.delivering.values()):
+                raise Broken(f"two deliveries of {alarm.name}")
+            self.serial += 1
+            self.delivering[self.serial] = alarm
+            self.commands.append(Start(self.serial, Deliver(alarm)))
+        self.waiting.append("deliveries")
 
     # --- timer.py -------------------------------------------------------------------------------------------------
 
@@ -370,6 +430,7 @@ class Shell:
             self.locals["pump"] = ClearMark(self.unmark_through)
             return
         batch, mark = tuple(self.inbox[:BATCH_MAX]), self.next_mark
+        offer = self._offer(batch, mark)
         self.next_mark += 1
         self.maintenance.in_task(self.task)
         lanes = tuple(sorted({entry.item.thread for entry in batch if entry.item.kind == "lane"}))
@@ -378,7 +439,20 @@ class Shell:
         self.bodies.append(self.state.record.dirty)
         self._armed(dirty, lanes)
         self.batch = (batch, mark, mutation)
-        self.locals["pump"] = Apply(f"{self.run_id}:{mark}", mark, batch)
+        self.locals["pump"] = Apply(f"{self.run_id}:{mark}", mark, batch, offer)
+
+    def _offer(self, batch: tuple[Entry, ...], mark: int) -> str | None:
+        record = self.state.record
+        owes = self.event is not None or record.processed < record.dirty or self.config.publication_required
+        single = len(batch) == 1 and batch[0].item.kind == "submit" and not self.config.shared_host
+        if not single or owes or self._continue_wanted():
+            return None
+        return self._note_offered(mark)
+
+    def _note_offered(self, mark: int) -> str:
+        offer = f"head-start:{self.run_id}:{mark}"
+        self.offered = (*self.offered, offer)[-4:]
+        return offer
 
     def _armed(self, dirty: int, lanes: tuple[str, ...]) -> None:
         """Before a body runs its work is due, whatever becomes of the body: a newer generation, lanes, the alarm."""
@@ -390,17 +464,38 @@ class Shell:
             raise Broken(f"a body for {lanes} runs and its lanes are not due")
 
     def _applied(self, applied: Applied) -> None:
-        batch, mark, mutation = self._batch()
+        if self.batch is None:
+            raise Broken("an answer without a batch")
+        batch, mark, mutation = self.batch
         self._drop(batch)
         self.retry_at, self.stalls = None, 0
         self.applied_through = mark
+        if applied.head_start is not None:
+            self.begun[batch[0].item.thread] = applied.head_start
         native = any(answer.progress and answer.lane is None for answer in applied.answers)
         lanes = {answer.lane for answer in applied.answers if answer.progress and answer.lane is not None}
+        progressed = (*((NATIVE,) if native else ()), *sorted(lanes))
         self._observe(applied.registry)
-        self._release(mutation, (*((NATIVE,) if native else ()), *sorted(lanes)))
+        if not self.config.publication_required:
+            self._released(mutation, progressed, applied)
+            self._tell_all(batch, applied)
+            return
+        if progressed:
+            with self.maintenance.transaction():
+                self.maintenance.record_progress((*progressed, *mutation.lanes), self.now)
+        self._tell_all(batch, applied)
+        self.serial += 1
+        self.hook = (self.serial, mutation, applied)
+        self.commands.append(Start(self.serial, command.Publish(None, self.now + 5_000)))
+
+    def _released(self, mutation: Mutation, progressed: tuple[str, ...], applied: Applied) -> None:
+        self._batch()
+        self._release(mutation, progressed)
         self.books.read_through = self.state.record.dirty
         self.maintenance.note_survey(applied.survey, self.now)
         self.maintenance.hint(self.now)
+
+    def _tell_all(self, batch: tuple[Entry, ...], applied: Applied) -> None:
         for entry, answer in zip(batch, applied.answers, strict=True):
             if entry.update:
                 self.commands.append(Answered(entry, refused=False))
@@ -446,6 +541,7 @@ class Shell:
             self.bodies.append(self.state.record.dirty)
             self._release(mutation, (NATIVE,))
             self.applied_through = mark
+            self._note_offered(mark)
             self.next_mark = max(self.next_mark, mark + 1)
             self.uncertified = True
         self.unmark_through = max(self.unmark_through, mark)
@@ -566,8 +662,13 @@ class Shell:
         self.serial += 1
         self.running[self.serial] = asked
         self.books.asked[self.serial] = self.state.record.dirty
-        ended = tuple(self.ended.get(getattr(asked, "thread_id", ""), ()))
-        self.commands.append(Start(self.serial, asked, ended, self.applied_through))
+        thread = getattr(asked, "thread_id", "")
+        ended, head_start = tuple(self.ended.get(thread, ())), None
+        if isinstance(asked, command.AttemptThread):
+            ended, head_start = (*ended, *self.offered), self.begun.pop(thread, None)
+        start = Start(self.serial, asked, ended, self.applied_through, head_start)
+        self.attempt_ids[self.serial] = start.attempt_id
+        self.commands.append(start)
 
     def _interrupt(self, asked: command.Running) -> None:
         if isinstance(asked, command.Survey):
@@ -583,11 +684,23 @@ class Shell:
                     self._ended(serial, None, "cancelled", False)
 
     def _ended(self, serial: int, answer: Any, failure: str | None, away: bool) -> None:
+        if self.hook is not None and self.hook[0] == serial:
+            _, mutation, applied = self.hook
+            self.hook = None
+            self._released(mutation, (), applied)
+            return
+        alarm = self.delivering.pop(serial, None)
+        if alarm is not None:
+            if failure is None:
+                self.maintenance.applications.delivered(alarm)
+            else:
+                self.maintenance.applications.failed(alarm, failure, self.now, self.random.random())
+            return
         asked = self.running.pop(serial, None)
         if asked is None:
             return
         if failure is not None and isinstance(asked, (command.AttemptThread, command.RecoverThread)):
-            ended = [*self.ended.get(asked.thread_id, []), f"a{serial}"]
+            ended = [*self.ended.get(asked.thread_id, []), self.attempt_ids[serial]]
             self.ended[asked.thread_id] = ended[-ENDED_ATTEMPTS_MAX:]
         self._read(serial, failure)
         self.ends.append((asked, answer, failure, away))
@@ -637,6 +750,7 @@ class Shell:
     def _attempted(self, event: Event, thread: str, answer: AttemptAnswer) -> None:
         if answer.submission_id is not None and answer.ended != "unbound":
             self.ended.pop(thread, None)
+            self.offered = ()
         event.attempt_ended(thread, answer, self.now)
 
     # --- what the laws look at at the end of a pass ----------------------------------------------------------------
