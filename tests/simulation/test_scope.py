@@ -5,14 +5,14 @@ import pytest
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.scope import search
 
-DEPTH = 10
+DEPTH = 9
 
 
 def test_every_law_holds_in_every_state_of_the_scope():
-    """Two Threads, two inputs, one lane, one crash, one lost answer: all orders of up to ten actions."""
+    """Two Threads, two inputs, one lane, one crash, one lost answer: all orders of up to nine actions."""
     found = search(DEPTH)
     print(f"scope: {found.states} states, {found.transitions} transitions, a calm from {found.calms}")
-    assert found.states > 1_500 and found.transitions > found.states and found.calms > 50
+    assert found.states > 800 and found.transitions > found.states and found.calms > 40
 
 
 def test_the_search_visits_the_same_states_every_time():
