@@ -7,7 +7,7 @@ number of rows; what the filters leave out is skipped, and the cursor goes on be
 import json
 
 from thread_objects.contract import limits
-from thread_objects.contract.operations import Obligation, ObligationsPage, ObligationsQuery
+from thread_objects.contract.operations import Obligation, ObligationsPage, ObligationsQuery, Severity
 from thread_objects.contract.states import SubmissionState
 from thread_objects.core.obligations import OpenRow, obligation
 from thread_objects.errors import CorruptRecord, InvalidInput
@@ -33,7 +33,8 @@ _OF_THREAD = " AND s.object_id = :object_id AND s.thread_id = :thread_id AND s.q
 
 def page(tx: Transaction, query: ObligationsQuery, *, now: int) -> ObligationsPage:
     """One page."""
-    rows = _rows(tx, query)
+    most = _looked_at_most(query)
+    rows = _rows(tx, query, most)
     found: list[Obligation] = []
     for looked_at, row in enumerate(rows, start=1):
         owed = obligation(_open_row(row), query, now)
@@ -41,13 +42,19 @@ def page(tx: Transaction, query: ObligationsQuery, *, now: int) -> ObligationsPa
             found.append(owed)
         if len(found) == query.limit and looked_at < len(rows):
             return ObligationsPage(obligations=tuple(found), next_after=_cursor(row))
-    more = len(rows) == limits.OBLIGATIONS_SCAN_MAX
+    more = len(rows) == most
     return ObligationsPage(obligations=tuple(found), next_after=_cursor(rows[-1]) if more else None)
 
 
-def _rows(tx: Transaction, query: ObligationsQuery) -> list[Row]:
+def _looked_at_most(query: ObligationsQuery) -> int:
+    """Without a filter every row is an obligation: one more than the page holds tells whether there are more."""
+    filters = (query.agent_id, query.principal, *query.blocked_on, query.severity_min is not Severity.OK)
+    return limits.OBLIGATIONS_SCAN_MAX if any(filters) else min(query.limit + 1, limits.OBLIGATIONS_SCAN_MAX)
+
+
+def _rows(tx: Transaction, query: ObligationsQuery, most: int) -> list[Row]:
     place = None if query.after is None else _place(query.after)
-    params: dict[str, object] = {"limit": limits.OBLIGATIONS_SCAN_MAX}
+    params: dict[str, object] = {"limit": most}
     if query.thread_id is not None:
         lane = lanes.look(tx, query.thread_id)
         if lane is None:
