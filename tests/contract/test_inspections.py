@@ -481,6 +481,20 @@ def test_a_stored_checkpoint_is_bound_to_the_log(world: World):
     assert failed(verified(world)) == {"checkpoint-binding"}
 
 
+def test_a_log_that_begins_behind_deleted_records_is_whole(world: World):
+    """What retention deleted is no gap: the chain goes on from where the log begins; one record more is missing."""
+    first = world.run_through("k1")
+    cut = world.store.tail(THREAD)
+    world.run_through("k2")
+    tamper(world, "DELETE FROM records WHERE sequence <= :cut", cut=cut.sequence)
+    tamper(world, "UPDATE threads SET base_sequence = :cut, base_digest = :d", cut=cut.sequence, d=cut.digest)
+    assert failed(verified(world)) == {"ledger-canonical-agreement"}
+    tamper(world, "UPDATE submissions SET redacted_at = 1 WHERE submission_id = :sid", sid=first.submission_id)
+    assert verified(world).ok
+    tamper(world, "DELETE FROM records WHERE sequence = :next", next=cut.sequence + 1)
+    assert "sequence-contiguity" in failed(verified(world))
+
+
 # --- the audit of a repair without a claim ------------------------------------------------------------------------------
 
 
