@@ -86,6 +86,7 @@ class AbortRepair:
             held.claim,
             self._last_words(snapshot, held.evidence, now),
             aborted_settlement(snapshot, held.evidence),
+            joins=bool(snapshot.joins),
             now=now,
         )
         held.ended = True

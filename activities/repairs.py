@@ -13,6 +13,8 @@ from thread_objects.errors import AppendConflict, FenceRejected, OwnershipLost, 
 from thread_objects.ports import Duty
 
 from .abort_repair import AbortRepair
+from .child_repair import ChildRepair
+from .join_repair import JoinRepair
 from .short_claims import ShortClaims
 from .unknown_repair import Reconcilers, RetrySupported, UnknownRepair
 
@@ -32,6 +34,8 @@ class Repairs:
         self._store = claims.store
         self._watch = claims.watch
         self._abort = AbortRepair(claims)
+        self._children = ChildRepair(claims)
+        self._joins = JoinRepair(claims)
         self._unknown = UnknownRepair(claims, reconcilers=reconcilers, retry_supported=retry_supported, permits=permits)
 
     def read_evidence(self, snapshot: Snapshot) -> Evidence:
@@ -43,6 +47,9 @@ class Repairs:
         if duty.owner is WorkOwner.OPERATION:
             # Nobody can say whether the call happened; the Submission is settled, so it will not be run either.
             return Disposition.UNKNOWN
+        if duty.owner is WorkOwner.CHILD:
+            return self._children.serve(duty)
+        # No other owner has work of this kind yet.
         return Disposition.DEFERRED
 
     def execute(self, snapshot: Snapshot, evidence: Evidence, decision: Decision) -> Disposition:
@@ -59,6 +66,8 @@ class Repairs:
     def _executed(  # noqa: C901, PLR0911, PLR0912 - one arm per effect
         self, snapshot: Snapshot, evidence: Evidence, decision: Decision
     ) -> Disposition:
+        if self._children.overdue(snapshot, evidence, decision):
+            return self._children.wind_up(snapshot, decision)
         match decision:
             case d.NoAction():
                 return Disposition.NONE
@@ -91,20 +100,24 @@ class Repairs:
                 | d.AwaitParentEstablishment()
             ):
                 return Disposition.DEFERRED
-            # No store of this version creates joined rows or children, so none of these has an effect to repeat.
-            case (
-                d.RepairJoinMarker()
-                | d.RevertJoining()
-                | d.SettleJoinedWithHost()
-                | d.ResumeWaitingParent()
-                | d.EnsureWaitingForChild()
-                | d.CompleteChildAdmission()
-                | d.RepairSubagentStartLink()
-                | d.ApplyJoinAccounting()
-                | d.ReleaseOrphanChildReservation()
-                | d.PropagateChildAbort()
-            ):
-                return Disposition.DEFERRED
+            case d.RepairJoinMarker() | d.RevertJoining():
+                return self._joins.repair(snapshot, evidence, decision)
+            case d.SettleJoinedWithHost():
+                return self._joins.settle(snapshot)
+            case d.CompleteChildAdmission(call_id=call_id):
+                return self._children.complete_admission(snapshot, evidence, call_id)
+            case d.RepairSubagentStartLink():
+                return self._children.repair_link(snapshot, evidence, decision)
+            case d.EnsureWaitingForChild():
+                return self._children.ensure_waiting(snapshot, decision)
+            case d.ResumeWaitingParent(children=children):
+                return self._children.resume_parent(snapshot, children)
+            case d.ApplyJoinAccounting(call_id=call_id):
+                return self._children.apply_accounting(snapshot, evidence, call_id)
+            case d.PropagateChildAbort():
+                return self._children.propagate_abort(snapshot, decision)
+            case d.ReleaseOrphanChildReservation():
+                return self._children.release_orphans(snapshot, decision)
             case _:
                 assert_never(decision)
 

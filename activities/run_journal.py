@@ -216,6 +216,9 @@ class RunJournal:
 
     def _may_run(self, turn: int, call: Call) -> bool:
         standing, declared = self._seat.standing, call.declared
+        if declared.call_kind is CallKind.DELEGATION:
+            # A child carries it out, under its own claim; no handler ever stands in for one.
+            return False
         return (
             turn > standing.turns
             or turn in standing.unstarted

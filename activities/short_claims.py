@@ -4,11 +4,12 @@ The claim is the only authority on liveness. Under it the row is read and classi
 longer holds is dropped, since whoever was at work in between has changed what is to be done.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from thread_objects import failpoints
+from thread_objects.child_owner import ChildOwner
 from thread_objects.contract import limits
 from thread_objects.contract.records import Batch
 from thread_objects.core.evidence import UndecodableRecord, evidence_of
@@ -16,6 +17,8 @@ from thread_objects.core.recovery import Decision, Evidence, Snapshot, classify,
 from thread_objects.errors import CorruptRecord, OwnershipLost, ThreadError
 from thread_objects.ports import Claim, ClaimRequest, Store
 
+from .child_admissions import ChildAdmissions
+from .shared_children import SharedChildren
 from .watch import Watch
 
 
@@ -52,10 +55,12 @@ class ShortClaims:
         ended_attempts: Sequence[str],
         deployment_id: str,
         asked: Mapping[str, str] | None = None,
+        children: ChildOwner | None = None,
     ) -> None:
         self.store = store
         self.watch = watch
         self.deployment_id = deployment_id
+        self.children = ChildAdmissions(children or SharedChildren(store), watch, deployment_id=deployment_id)
         self.asked = asked
         """Who had the decision executed, and why; told in its audit. None: recovery did so by itself."""
         self._producer_id = producer_id
@@ -69,13 +74,26 @@ class ShortClaims:
         host = snapshot.host_submission_id
         host_records = [] if host is None else self.store.run_records(host)
         try:
-            return evidence_of(snapshot, records, host_records)
+            found = evidence_of(snapshot, records, host_records)
         except UndecodableRecord as error:
             raise CorruptRecord(thread_id=error.thread_id, sequence=error.sequence, decoder=error.kind) from error
+        return self.children.looked_up(snapshot, found)
 
     @contextmanager
-    def claimed(self, snapshot: Snapshot, decision: Decision) -> Iterator[Held | None]:
-        """The claim, or None: somebody else owns the Thread, is ahead in its lane, or changed the row."""
+    def claimed(
+        self,
+        snapshot: Snapshot,
+        decision: Decision,
+        *,
+        owner: str | None = None,
+        confirm: Callable[[Decision], bool] | None = None,
+    ) -> Iterator[Held | None]:
+        """The claim, or None: somebody else owns the Thread, is ahead in its lane, or changed the row.
+
+        `owner` is the Submission to claim, by default the row's own. Under the claim the decision must be the same
+        again, or one that `confirm` takes as well.
+        """
+        wanted = confirm or (lambda found: found == decision)
         request = ClaimRequest(
             thread_id=snapshot.thread_id,
             producer_id=self._producer_id,
@@ -83,14 +101,14 @@ class ShortClaims:
             ended_attempts=self._ended_attempts,
         )
         now = self.watch.repairing("claim")
-        claim = self.store.claim_submission(request, snapshot.submission_id, now=now)
+        claim = self.store.claim_submission(request, owner or snapshot.submission_id, now=now)
         if claim is None:
             yield None
             return
         failpoints.hit("recovery:claim:after")
         held: Held | None = None
         try:
-            held = self._confirmed(claim, snapshot, decision, now)
+            held = self._confirmed(claim, snapshot, wanted, now)
             yield held
         except BaseException:
             if held is None or not held.ended:
@@ -103,12 +121,12 @@ class ShortClaims:
             with suppress(OwnershipLost):
                 self.store.release(claim if held is None else held.claim, now=self.watch.now())
 
-    def _confirmed(self, claim: Claim, snapshot: Snapshot, decision: Decision, now: int) -> Held | None:
+    def _confirmed(self, claim: Claim, snapshot: Snapshot, wanted: Callable[[Decision], bool], now: int) -> Held | None:
         found = read_snapshot(self.store, snapshot.submission_id, self.watch)
         if found is None:
             return None
         evidence = self.evidence(found)
-        return Held(claim, found, evidence, now) if classify(found, evidence) == decision else None
+        return Held(claim, found, evidence, now) if wanted(classify(found, evidence)) else None
 
     def append(self, held: Held, batch: Batch, operation: str) -> None:
         """Append under the claim."""

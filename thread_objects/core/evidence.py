@@ -4,7 +4,7 @@ Pure: the records of the Submission and its Run, in the log's order, are all it 
 (turn, call id); a record that names no turn speaks of the newest declaration of its call id before it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from thread_objects.contract import ids
@@ -12,6 +12,7 @@ from thread_objects.contract import records as r
 from thread_objects.contract.messages import LogRecord, UsageSummary
 from thread_objects.contract.states import CallKind, Outcome, Resolution, ToolClass
 from thread_objects.contract.states import Decision as ApprovalDecision
+from thread_objects.core.recovery.delegation import RELEASED
 from thread_objects.core.recovery.evidence import (
     BatchApproval,
     DelegationCall,
@@ -53,6 +54,9 @@ class _Call:
     blocks_dispatch: bool = False
     decision: ApprovalDecision | None = None
     earlier_decisions: int = 0
+    child_requested: r.SubagentRequested | None = None
+    child_started: r.SubagentStarted | None = None
+    child_joined: r.SubagentJoined | None = None
 
     @property
     def unapproved(self) -> bool:
@@ -61,9 +65,10 @@ class _Call:
         return needed and self.decision is not ApprovalDecision.APPROVED
 
 
-def _undeclared(turn: int, call_id: str, name: str) -> _Call:
+def _undeclared(turn: int, call_id: str, name: str, kind: CallKind) -> _Call:
     # A record about a call whose response is missing: nothing is known of the call, so the worst is assumed.
-    return _Call(turn, r.DeclaredCall(tool_call_id=call_id, tool_name=name, arguments=None, arguments_digest=""))
+    declared = r.DeclaredCall(tool_call_id=call_id, tool_name=name, arguments=None, arguments_digest="", call_kind=kind)
+    return _Call(turn, declared)
 
 
 class _Reading:
@@ -82,8 +87,10 @@ class _Reading:
         self.requests: list[tuple[int, str]] = []
         self.unknown_batches: dict[int, set[str]] = {}
         self.spent: list[tuple[int | None, int | None]] = []
+        self.deadline_at: int | None = None
+        self.lineages: list[r.SubagentLineageRecorded] = []
 
-    def read(self, record: LogRecord) -> None:
+    def read(self, record: LogRecord) -> None:  # noqa: C901 - one arm per kind
         try:
             payload = r.PAYLOADS.validate_python(record.payload)
         except ValueError as error:
@@ -94,13 +101,21 @@ class _Reading:
             # Also where another Run took it: whose input it is decides, not who recorded it.
             self.input_sequence = record.sequence
             return
+        if isinstance(payload, r.SubmissionSettled):
+            # A joined Submission's names its host's Run: it is the settlement all the same.
+            self.outcome = payload.outcome
+            return
         if (getattr(payload, "run_id", None) or self.run_id) != self.run_id:
             return
         match payload:
-            case r.SubmissionSettled():
-                self.outcome = payload.outcome
             case r.AbortRequested():
                 self.abort_recorded = True
+            case r.RunStarted():
+                self.deadline_at = payload.deadline_at
+            case r.SubagentRequested() | r.SubagentStarted() | r.SubagentJoined():
+                self._about_child(payload)
+            case r.SubagentLineageRecorded():
+                self.lineages.append(payload)
             case r.ModelResponseRecorded():
                 self.response_sequence = record.sequence
                 self._response(payload)
@@ -122,10 +137,20 @@ class _Reading:
             self.calls[response.turn, declared.tool_call_id] = _Call(response.turn, declared)
             self.newest[declared.tool_call_id] = response.turn
 
-    def _call(self, turn: int, call_id: str, name: str) -> _Call:
+    def _call(self, turn: int, call_id: str, name: str, kind: CallKind = CallKind.ORDINARY) -> _Call:
         turn = turn or self.newest.get(call_id, 0)
         self.newest.setdefault(call_id, turn)
-        return self.calls.setdefault((turn, call_id), _undeclared(turn, call_id, name))
+        return self.calls.setdefault((turn, call_id), _undeclared(turn, call_id, name, kind))
+
+    def _about_child(self, payload: r.SubagentRequested | r.SubagentStarted | r.SubagentJoined) -> None:
+        call = self._call(getattr(payload, "turn", 0), payload.tool_call_id, "", CallKind.DELEGATION)
+        match payload:
+            case r.SubagentRequested():
+                call.child_requested = payload
+            case r.SubagentStarted():
+                call.child_started = payload
+            case r.SubagentJoined():
+                call.child_joined = payload
 
     def _about_call(
         self,
@@ -206,11 +231,19 @@ class _Reading:
     def _of_kind(self, kind: CallKind) -> Iterable[_Call]:
         return (c for c in self.open_calls() if c.declared.call_kind is kind and not c.unknown_records)
 
-    def delegation_calls(self) -> tuple[DelegationCall, ...]:
-        """Open delegations, by recorded kind."""
+    def delegation_calls(self, held: Collection[str]) -> tuple[DelegationCall, ...]:
+        """Delegations with an open duty, by recorded kind: open ones, and those that still hold a child's budget."""
+        unclosed = {(c.turn, c.declared.tool_call_id) for c in self._of_kind(CallKind.DELEGATION)}
         return tuple(
-            DelegationCall(c.declared.tool_call_id, c.declared.tool_name, c.turn)
-            for c in self._of_kind(CallKind.DELEGATION)
+            _delegation(call)
+            for (turn, call_id), call in self.calls.items()
+            if (turn, call_id) in unclosed
+            or (
+                call_id in held
+                and call.declared.call_kind is CallKind.DELEGATION
+                and not call.unknown_records
+                and (call.child_requested is not None or call.child_joined is not None)
+            )
         )
 
     def worker_calls(self) -> tuple[WorkerCall, ...]:
@@ -255,6 +288,31 @@ class _Reading:
         )
 
 
+def _delegation(call: _Call) -> DelegationCall:
+    requested, started, joined = call.child_requested, call.child_started, call.child_joined
+    known = started.child_submission_id if started else joined.child_submission_id if joined else None
+    thread_id = started.child_thread_id if started else requested.child_thread_id if requested else None
+    return DelegationCall(
+        call_id=call.declared.tool_call_id,
+        name=call.declared.tool_name,
+        turn=call.turn,
+        requested=requested is not None,
+        started=started is not None,
+        joined=joined is not None,
+        child_thread_id=thread_id,
+        child_submission_id=known,
+        request=requested,
+        accounting=joined.final_accounting if joined is not None else None,
+    )
+
+
+def _lineage_recorded(snapshot: Snapshot, lineages: Sequence[r.SubagentLineageRecorded]) -> bool:
+    """The Thread says whose child it is, and says the same as its row."""
+    return any(
+        snapshot.parent_linkage == (said.parent_link.submission_id, said.parent_link.tool_call_id) for said in lineages
+    )
+
+
 def _host_facts(snapshot: Snapshot, own: _Reading, records: Sequence[LogRecord]) -> tuple[bool, Outcome | None]:
     """Whether the host's Run went past a joined input, and how the host settled."""
     if snapshot.host_submission_id is None:
@@ -282,11 +340,15 @@ def evidence_of(snapshot: Snapshot, records: Sequence[LogRecord], host_records: 
         settlement_outcome=reading.outcome,
         abort_recorded=reading.abort_recorded,
         open_tool_calls=reading.open_tool_calls(),
-        open_delegation_calls=reading.delegation_calls(),
+        open_delegation_calls=reading.delegation_calls(
+            {row.parent_call_id for row in snapshot.child_reservations if row.status != RELEASED}
+        ),
         open_worker_calls=reading.worker_calls(),
         pending_batch=reading.pending_batch(),
         approvals_pending=reading.approvals_pending(),
         joined_input_covered=input_covered,
         host_settlement_outcome=host_outcome,
+        lineage_recorded=_lineage_recorded(snapshot, reading.lineages),
+        deadline_at=reading.deadline_at,
         usage=reading.usage(),
     )

@@ -219,6 +219,10 @@ class Lab:
             **more,
         )
 
+    def recover_other(self, thread: str, *, attempt: str = "recovery-1") -> Recovered:
+        """Recover another Thread."""
+        return recover_thread(self.store, thread, producer_id="producer", attempt_id=attempt, clock=self.clock)
+
     def reconciled(self, answer: Any, permits: set[Permit] | None = None, **more: Any) -> Recovered:
         """Recover with one reconciler for every tool: a verdict, or something to call."""
         reconciler: Callable[[Any], Any] = answer if callable(answer) else lambda _call: answer

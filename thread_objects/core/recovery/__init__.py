@@ -11,6 +11,11 @@ from thread_objects.core.recovery.batches import repair_batch as repair_batch
 from thread_objects.core.recovery.batches import resolution_batch as resolution_batch
 from thread_objects.core.recovery.batches import resolution_batches as resolution_batches
 from thread_objects.core.recovery.batches import unknown_batches as unknown_batches
+from thread_objects.core.recovery.children import WHOLE_CHARGED as WHOLE_CHARGED
+from thread_objects.core.recovery.children import ZERO_CONSUMED as ZERO_CONSUMED
+from thread_objects.core.recovery.children import child_submit as child_submit
+from thread_objects.core.recovery.children import lineage_batch as lineage_batch
+from thread_objects.core.recovery.children import started_batch as started_batch
 from thread_objects.core.recovery.classify import APPROVAL_PENDING as APPROVAL_PENDING
 from thread_objects.core.recovery.classify import WAITING_FOR_CHILD as WAITING_FOR_CHILD
 from thread_objects.core.recovery.classify import classify as classify
@@ -18,6 +23,8 @@ from thread_objects.core.recovery.decisions import DECISIONS as DECISIONS
 from thread_objects.core.recovery.decisions import Decision as Decision
 from thread_objects.core.recovery.decisions import predicted_disposition as predicted_disposition
 from thread_objects.core.recovery.decisions import tag as tag
+from thread_objects.core.recovery.delegation import DelegationView as DelegationView
+from thread_objects.core.recovery.evidence import DelegationCall as DelegationCall
 from thread_objects.core.recovery.evidence import Evidence as Evidence
 from thread_objects.core.recovery.evidence import OpenCall as OpenCall
 from thread_objects.core.recovery.intents import approval_intent as approval_intent

@@ -7,6 +7,7 @@ recorded, an admission nobody looked up.
 from dataclasses import dataclass
 
 from thread_objects.contract.messages import UsageSummary
+from thread_objects.contract.records import SubagentRequested
 from thread_objects.contract.states import CallKind, Outcome, Resolution, ToolClass
 from thread_objects.contract.states import Decision as ApprovalDecision
 from thread_objects.contract.wire import Json
@@ -59,6 +60,10 @@ class DelegationCall:
     child_thread_id: str | None = None
     child_submission_id: str | None = None
     admission: str | None = None
+    request: SubagentRequested | None = None
+    """The canonical request: all that the child's admission needs."""
+    accounting: Json = None
+    """What the joined child cost, once it is joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,8 @@ class Evidence:
     joined_input_covered: bool = True
     host_settlement_outcome: Outcome | None = None
     lineage_recorded: bool = False
+    deadline_at: int | None = None
+    """When the Run's time is over. The classifier does not look at it; the executor admits no child after it."""
     usage: UsageSummary | None = None
     """What the Run spent so far, for a settlement that recovery writes. Decides nothing."""
 
