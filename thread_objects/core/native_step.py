@@ -86,7 +86,7 @@ class NativeSteps:
     def published(self, due_at: int | None) -> None:
         """The publication wave of the running step."""
         step = self.step
-        if step is not None and step.publication is not None:
+        if step is not None and step.stage is Stage.PUBLISHING and step.publication is not None:
             self._event.complete(step.publication, due_at)
             step.publication = None
             step.stage = Stage.PAST_BARRIER
