@@ -30,6 +30,8 @@ from thread_objects.objects import TASK_TIMEOUT, object_config
 from thread_objects.ports import Store
 from thread_objects.settings import Settings
 
+from .retention import Retention
+
 log = structlog.get_logger("sweep")
 
 OBJECTS_MAX = 1_000
@@ -62,6 +64,7 @@ class MarkSweep:
         self._registry = registry
         self._agents = agents
         self._announced = ""
+        self._retention = Retention(store, settings, clock)
 
     async def run(self) -> None:
         """At once for what is gone, then a beat every 2 s and a look at old marks every `mark_sweep_ms`."""
@@ -78,6 +81,7 @@ class MarkSweep:
                 await self._guarded(self.gone_workers)
                 await self._guarded(lambda: self.old_marks(self._settings.mark_age_ms))
                 await self._guarded(self.announce_late)
+                await self._guarded(self._retention.look)
 
     async def _guarded(self, step: Callable[[], Awaitable[object]]) -> None:
         try:

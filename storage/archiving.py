@@ -8,6 +8,7 @@ sequences and times, and gives nobody the ownership: what was running is claimed
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from thread_objects import failpoints
 from thread_objects.archives import report_of
 from thread_objects.contract.archive import (
     ApprovalLine,
@@ -175,6 +176,7 @@ def write(
             case _:
                 rows.add(line)
     rows.flush()
+    failpoints.hit("import:before-commit")
     work.list_imported(tx, header.thread_id)
     # Nobody's workflow has heard of these rows. An old mark makes the next sweep tell their object.
     marks.leave_old(tx, lane.object_id, now=now)

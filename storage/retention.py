@@ -9,6 +9,7 @@ an audit the same findings. Only what is redacted is deleted, from the beginning
 from collections import Counter
 from typing import NamedTuple
 
+from thread_objects import failpoints
 from thread_objects.contract import ids
 from thread_objects.contract.retention import RetentionCursor, RetentionPage, RetentionPolicy
 from thread_objects.core import redaction
@@ -122,6 +123,7 @@ def _work(
             break
     if submissions and not dry_run:
         _touched(tx, thread_id, now=now)
+        failpoints.hit("retention:before-redact-commit")
     return RetentionPage(
         cursor=RetentionCursor(thread_id=thread_id, queue_sequence=after),
         threads=int(submissions > 0),
@@ -255,6 +257,7 @@ def _truncate(
         {**place, "digest": digest},
     )
     _touched(tx, lane.thread_id, now=now)
+    failpoints.hit("retention:before-delete-commit")
     on = RetentionCursor(thread_id=lane.thread_id, queue_sequence=lane.queue_last)
     return RetentionPage(cursor=on if more else past, threads=1, deleted=through - base)
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from thread_objects import failpoints
 from thread_objects.archives import check_archive
 from thread_objects.contract.activities import ApplyAnswer, ApplyRequest, ItemAnswer, ReadAnswer, ReadRequest
 from thread_objects.contract.archive import ArchiveReport
@@ -359,7 +360,9 @@ class SqlStore(SqlTies):
     ) -> RetentionPage:
         """Take content from settled work, a piece."""
         run = self._database.read if dry_run else self._database.write
-        return run(lambda tx: retention.step(tx, policy, cursor, dry_run=dry_run, now=now))
+        page = run(lambda tx: retention.step(tx, policy, cursor, dry_run=dry_run, now=now))
+        failpoints.hit("retention:after")
+        return page
 
     # --- workers and marks ---
 
@@ -415,10 +418,15 @@ class SqlStore(SqlTies):
         `ArchiveRefused`; nothing was changed then.
         """
         checked = check_archive(archive)
+        failpoints.hit("import:before")
         try:
-            return self._database.write(lambda tx: archiving.write(tx, archive, checked, object_id=object_id, now=now))
+            report = self._database.write(
+                lambda tx: archiving.write(tx, archive, checked, object_id=object_id, now=now)
+            )
         except ArchiveDefect as error:
             raise ArchiveRefused(str(error), reason=error.reason, line=error.line) from error
+        failpoints.hit("import:after")
+        return report
 
     def inspect(
         self, request: InspectRequest, *, now: int, retry_contract: RetryContract | None = None

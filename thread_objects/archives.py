@@ -7,7 +7,7 @@ from pathlib import Path
 from thread_objects.contract.archive import ArchiveReport
 from thread_objects.contract.reports import Verification
 from thread_objects.contract.states import CheckOutcome
-from thread_objects.core.archive import LINE_BYTES_MAX, ArchiveDefect, Checked, check, verify_lines
+from thread_objects.core.archive import LINE_BYTES_MAX, ArchiveDefect, Checked, check, read, verify_lines
 from thread_objects.errors import ArchiveRefused, InvalidInput
 
 
@@ -31,6 +31,15 @@ class ArchiveFile:
                         raise ArchiveRefused(reason="malformed", line=number) from error
         except OSError as error:
             raise InvalidInput(f"{self.path}: {error.strerror or error}", what="archive") from error
+
+
+def thread_of(archive: Iterable[str]) -> str:
+    """Whose archive this is. Reads the first line. Raises `ArchiveRefused`."""
+    try:
+        header = next(iter(read(archive)))
+    except ArchiveDefect as error:
+        raise ArchiveRefused(str(error), reason=error.reason, line=error.line) from error
+    return str(getattr(header, "thread_id", ""))
 
 
 def check_archive(archive: Iterable[str]) -> Checked:

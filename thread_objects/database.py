@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from thread_objects import _runtime
-from thread_objects.archives import ArchiveFile, check_archive, report_of
+from thread_objects.archives import ArchiveFile, check_archive, report_of, thread_of
+from thread_objects.authorising import Authorisation, Authoriser, OperationRequest, authorisation
 from thread_objects.contract.archive import ArchiveReport
 from thread_objects.contract.limits import RESTORE_PAGE_THREADS
+from thread_objects.contract.operations import Operation
 from thread_objects.contract.reports import RestoreReport
 from thread_objects.contract.retention import RetentionCursor, RetentionPage, RetentionPolicy, RetentionReport
 from thread_objects.errors import ConfigError, InvalidInput
@@ -25,35 +27,46 @@ from thread_objects.ports import FencedPage
 from thread_objects.settings import Settings, load_settings
 
 DAY_MS = 86_400_000
+LOCAL = "local"
 
 
 class ThreadDatabase:
     """One opened database. Use as a context manager; calls block, and may come from any thread."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, *, authorised: Authorisation | None = None, caller: str = "") -> None:
         self._store = store
+        self._authorised = authorised or Authorisation()
+        self._caller = caller
 
     @classmethod
-    def open(cls, settings: Settings | None = None, *, database_url: str | None = None, create: bool = False) -> Self:
+    def open(
+        cls,
+        settings: Settings | None = None,
+        *,
+        database_url: str | None = None,
+        create: bool = False,
+        authoriser: Authoriser | None = None,
+    ) -> Self:
         """Open (and migrate) by settings. Without `create` a SQLite file that is not there is `StoreUnavailable`.
 
+        `authoriser` is asked before every operation; without one, here or in the settings, everything is allowed.
         Raises `ConfigError` when no database is named anywhere.
         """
         settings = settings or load_settings()
         url = database_url or settings.database_url
         if url is None:
             raise ConfigError(setting="database_url", reason="this operation works on the database: name it")
+        authorised = authorisation(authoriser, settings.authoriser)
         storage = _runtime.load("storage")
         if not create:
             storage.open_reader(url).close()
         limits = storage.StoreLimits(
             queue_depth=settings.queue_depth, input_bytes=settings.input_bytes, database_bytes=settings.database_bytes
         )
-        return cls(
-            storage.open_store(
-                url, limits=limits, synchronous=settings.sqlite_synchronous, pool_size=settings.database_pool
-            )
+        store = storage.open_store(
+            url, limits=limits, synchronous=settings.sqlite_synchronous, pool_size=settings.database_pool
         )
+        return cls(store, authorised=authorised, caller=settings.caller or LOCAL)
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -73,6 +86,7 @@ class ThreadDatabase:
         At most 131 072 records (`InvalidInput` past that). `ThreadNotMaterialized` for a Thread without a log,
         `CorruptRecord` where the stored log does not hold together. A snapshot is held until the iterator ends.
         """
+        self._ask(Operation.EXPORT, thread_id)
         lines: Iterator[str] = self._store.export(thread_id)
         return lines
 
@@ -104,6 +118,7 @@ class ThreadDatabase:
         that is another one than in the archive.
         """
         lines = ArchiveFile(archive) if isinstance(archive, Path) else archive
+        self._ask(Operation.IMPORT, thread_of(lines))
         report: ArchiveReport = self._store.import_thread(lines, object_id=object_id, now=_now())
         return report
 
@@ -116,6 +131,8 @@ class ThreadDatabase:
         Receipts, keys, outcomes and digests stay: the same key has the same answer afterwards. Interrupting it leaves
         what was done so far; running it again goes on. `dry_run` only counts what would be redacted.
         """
+        if not dry_run:
+            self._ask(Operation.RETAIN, policy.thread_id)
         cursor: RetentionCursor | None = RetentionCursor()
         totals = Counter(submissions=0, redacted=0, deleted=0)
         kept: Counter[str] = Counter()
@@ -137,12 +154,17 @@ class ThreadDatabase:
         Whoever holds an ownership from before or after the backup is refused from then on, and the objects that owe
         something are marked, so that their workflows, which remember a lost future, look again.
         """
+        self._ask(Operation.RESTORE_FENCE, None)
         after: str | None = ""
         threads = objects = 0
         while after is not None:
             page: FencedPage = self._store.fence_restored(after=after, limit=RESTORE_PAGE_THREADS, now=_now())
             after, threads, objects = page.through, threads + page.threads, objects + page.objects
         return RestoreReport(threads=threads, objects=objects)
+
+    def _ask(self, operation: Operation, thread_id: str | None) -> None:
+        """Ask the authoriser, before anything is read or written. Raises `OperationDenied`."""
+        self._authorised.refuse(OperationRequest(operation, self._caller, thread_id))
 
 
 def before(days: float) -> int:

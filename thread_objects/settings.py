@@ -1,7 +1,7 @@
 """Settings: environment (`THREADS_*`) over `threads.toml` over defaults. Unknown keys are errors."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 from pydantic_settings import (
@@ -86,6 +86,11 @@ class Settings(BaseSettings):
     """A mark older than this is taken for a batch whose workflow task was lost."""
     mark_sweep_ms: int = Field(30_000, ge=100, le=600_000)
     """How often a worker looks for such marks."""
+
+    retention_days: int | None = Field(None, ge=1, le=36_500)
+    """Workers take the content of work that settled so many days ago; without it everything is kept."""
+    retention_mode: Literal["redact", "delete"] = "redact"
+    """`redact` takes what was said; `delete` also removes records from the beginning of each log."""
 
     continue_events: int = Field(limits.CONTINUE_EVENTS_MAX, ge=20, le=20_000)
     """A Thread Object takes a fresh history past so many events,"""

@@ -73,6 +73,10 @@ async def first(stream: AsyncIterator[Any]) -> Any:
     return await anext(stream)
 
 
+AT_THE_DATABASE = {Operation.EXPORT, Operation.IMPORT, Operation.RETAIN, Operation.RESTORE_FENCE}
+"""What `ThreadDatabase` asks about; see test_database.py."""
+
+
 ATTEMPTS: dict[str, tuple[Operation, Callable[[ThreadClient], Awaitable[Any]]]] = {
     "explain": (Operation.EXPLAIN, lambda c: c.explain(SUBMISSION, thread_id=THEIRS)),
     "explain by id alone": (Operation.EXPLAIN, lambda c: c.explain(SUBMISSION)),
@@ -119,7 +123,7 @@ async def test_another_tenants_ids_are_denied_before_anything_is_touched(client:
 
 def test_the_list_of_operations_is_whole():
     """Every operation that a client offers is in the list above; export and import are the database's."""
-    assert {operation for operation, _ in ATTEMPTS.values()} == set(Operation) - {Operation.EXPORT, Operation.IMPORT}
+    assert {operation for operation, _ in ATTEMPTS.values()} == set(Operation) - AT_THE_DATABASE
 
 
 async def test_a_receipt_with_mixed_ids_is_denied(client: ThreadClient):

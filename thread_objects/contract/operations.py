@@ -37,6 +37,8 @@ class Operation(StrEnum):
     REPORT = "report"
     EXPORT = "export"
     IMPORT = "import"
+    RETAIN = "retain"
+    RESTORE_FENCE = "restoreFence"
 
 
 # --- explanations -------------------------------------------------------------------------------------------------
