@@ -7,6 +7,7 @@ everything may be repeated and may run beside a living owner, whose claim then w
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from thread_objects import failpoints
 from thread_objects.clock import Clock
 from thread_objects.contract.states import Disposition
 from thread_objects.core.recovery import Decision, Evidence, Snapshot, classify, repair_batch, tag
@@ -96,5 +97,7 @@ def _audit(
 ) -> None:
     """Leave the audit where the execution left none. Its failure is ignored: what was done is done."""
     batch = repair_batch(snapshot, tag(decision), now, deployment_id=deployment_id, asked=asked)
+    failpoints.hit("retry:before-audit")
     with suppress(Exception):
         store.annotate(snapshot.submission_id, batch)
+    failpoints.hit("retry:after-audit")
