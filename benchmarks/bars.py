@@ -60,6 +60,7 @@ BARS = (
     Bar("w2_total", "w2", "median_ms", operator.le, 0.08, against="w2"),
     Bar("w2_events", "w2", "events", operator.le, 20),
     Bar("w3_rate", "w3", "per_s", operator.ge, 1.1, against="w3"),
+    Bar("w4_resume_rows", "w4", "resume_rows", operator.le, 1_100),
     Bar("w5_unknown_visible_s", "w5", "unknown_visible_s", operator.le, 8),
     Bar("w5_resume_s", "w5", "resume_s", operator.le, 10),
     Bar("w5_twice", "w5", "twice", operator.le, 0, fold=sum),

@@ -144,21 +144,29 @@ async def w3(side: Side, counts: Counts, folder: Path) -> Result:
 
 
 async def w4(side: Side, counts: Counts, folder: Path) -> Result:
-    """One Thread that grows old: whether the thousandth exchange costs what the first did."""
+    """One Thread that grows old: whether the thousandth exchange costs what the first did, and the first of a new worker."""
     del folder
     await side.begin("w4")
     meter = Meter(side.stage.pids)
     settled = [(await hello(side, "w4")).settled_ms for _ in range(counts.aging)]
     edge = min(50, len(settled) // 2)
-    return {
+    first, last = statistics.median(settled[:edge]), statistics.median(settled[-edge:])
+    result: Result = {
         "n": counts.aging,
-        "first50": statistics.median(settled[:edge]),
-        "last50": statistics.median(settled[-edge:]),
+        "first50": first,
+        "last50": last,
+        "last_over_first": last / first,
         "max_ms": max(settled),
         "total_s": sum(settled) / 1e3,
         "cpu_ms_per_sub": meter.cpu_ms_per(counts.aging),
         "rss_mb": meter.rss_mb(),
+        **await side.rows("w4"),
     }
+    side.stage.kill_worker()
+    await side.start_worker()
+    result["cold_ms"] = (await hello(side, "w4")).settled_ms
+    result["warm_ms"] = statistics.median([(await hello(side, "w4")).settled_ms for _ in range(edge)])
+    return result
 
 
 async def w5(side: Side, counts: Counts, folder: Path) -> Result:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from temporalio.client import Client
 
 from benchmarks.bars import OURS, PEER
+from benchmarks.resumption import rows_to_take_up
 from benchmarks.stage import Stage
 from benchmarks.workload import AGENT, ANSWER, ANSWER_CHARS
 from thread_objects.client import ThreadClient
@@ -65,6 +66,9 @@ class Side(Protocol):
 
     async def events(self, thread: str) -> int:
         """History events of the Thread's workflow, once nothing more is to come."""
+
+    async def rows(self, thread: str) -> dict[str, int]:
+        """What a worker without memory reads from a database to take up the Thread."""
 
     async def operate(self, thread: str, since: float, expected: int) -> dict[str, float]:
         """After a crash: what an operator has to do, and when it could be done (seconds since `since`)."""
@@ -127,6 +131,10 @@ class Ours:
                 return seen
             length = seen
             await asyncio.sleep(0.2)
+
+    async def rows(self, thread: str) -> dict[str, int]:
+        read, records = await asyncio.to_thread(rows_to_take_up, self._database_url, thread)
+        return {"records": records, "resume_rows": read}
 
     async def operate(self, thread: str, since: float, expected: int) -> dict[str, float]:
         calls: list[OpenCall] = []
@@ -218,6 +226,11 @@ class PlainTemporal:
 
     async def events(self, thread: str) -> int:
         return int(await self._peer.events(thread))
+
+    async def rows(self, thread: str) -> dict[str, int]:
+        """None: it replays its history."""
+        del thread
+        return {}
 
     async def operate(self, thread: str, since: float, expected: int) -> dict[str, float]:
         """Nothing: it runs the calls again by itself."""

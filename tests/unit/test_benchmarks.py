@@ -71,6 +71,7 @@ def test_without_the_peer_only_absolute_bars_are_wanted():
     """Ours alone answers no ratio and is not blamed for that."""
     assert [bar.name for bar in wanted(WORKLOADS, peer=False)] == [
         "w2_events",
+        "w4_resume_rows",
         "w5_unknown_visible_s",
         "w5_resume_s",
         "w5_twice",
