@@ -324,7 +324,7 @@ def test_new_deployments_at_once_are_numbered_apart(world: World, other: World):
 
 
 def test_many_threads_on_a_small_pool_all_finish(open_world: Callable[..., World], database_url: str):
-    """A pool of two serves fifty callers: they queue, nobody starves, nobody waits for one who waits."""
+    """F22: a pool of two serves fifty callers: they queue, nobody starves, nobody waits for one who waits."""
     store = open_store(database_url, limits=StoreLimits(), synchronous="OFF", pool_size=2)
     world = World(store, database_url)
 
@@ -340,7 +340,7 @@ def test_many_threads_on_a_small_pool_all_finish(open_world: Callable[..., World
 
 
 def test_eight_processes_open_a_fresh_database_and_write(database_url: str):
-    """Eight processes meet on a database that is not there yet and make two hundred writes each: no error.
+    """F22: eight processes meet on a database that is not there yet and make two hundred writes each: no error.
 
     The symptom elsewhere is "database is locked" on the first open.
     """

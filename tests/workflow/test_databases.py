@@ -10,7 +10,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 from tests.deployment import connected, running_worker, settings_for, until
-from tests.scripted import AGENT
+from tests.scripted import AGENT, effects
 from tests.temporal_servers import DevServer
 from tests.workflow.conftest import Deployed
 from thread_objects import calls
@@ -36,6 +36,23 @@ async def test_the_main_path_on_postgresql(
             return told
 
         assert await asyncio.gather(*(talk(thread) for thread in threads)) == [["0", "1", "2", "3"]] * 6
+
+
+async def test_a_pool_of_two_serves_fifty_attempts(
+    dev_server: DevServer, postgres_url: str, task_queue: str, thread_id: str, tmp_path: Path
+) -> None:
+    """F22: fifty Attempts on two connections: no error, and none is taken for dead while its model thinks past a heartbeat timeout."""
+    settings = settings_for(dev_server.address, postgres_url, task_queue, database_pool=2, attempts=50)
+    ledger = tmp_path / "effects"
+    script = f"call look a@{ledger}; hang 6; call look b@{ledger}; say done"
+    async with running_worker(settings), connected(settings) as client:
+        threads = [f"{thread_id}-{k}" for k in range(50)]
+        receipts = await asyncio.gather(*(client.submit(thread, AGENT, script, key="k") for thread in threads))
+        settled = await asyncio.gather(*(client.wait(receipt, timeout=90) for receipt in receipts))
+        assert {(one.outcome, one.result) for one in settled} == {(Outcome.COMPLETED, "done")}
+        kinds = [[record.kind for record in await client.log(thread)] for thread in threads]
+    assert sorted(effects(ledger)) == ["a"] * 50 + ["b"] * 50
+    assert not any("ModelResponseInterrupted" in of_thread for of_thread in kinds)
 
 
 async def test_while_the_database_is_locked_signals_stay_and_updates_are_told(
