@@ -169,7 +169,7 @@ class WorkerProcess:
         operator_activities = operating.OperatorActivities(
             store, clock=clock, registry=self._registry, view=view, authorisation=self._authorisation
         )
-        wave_activities = waves.WaveActivities(self._extensions, store, clock=clock)
+        wave_activities = waves.WaveActivities(self._extensions, store, clock=clock, installed=installed)
         alarm_activities = alarms.AlarmActivities(self._extensions.alarms)
         sweeper = sweep.MarkSweep(
             store,

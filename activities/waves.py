@@ -11,6 +11,7 @@ from temporalio.exceptions import ApplicationError, CancelledError
 
 from thread_objects.clock import Clock
 from thread_objects.contract import names
+from thread_objects.contract.lanes import Installed
 from thread_objects.contract.waves import PublishRequest, WaveAnswer, WaveRequest
 from thread_objects.core.due_queue import MESSAGES, PROJECTION, PUBLICATION, RECOVERY_EVENTS
 from thread_objects.errors import ThreadError, WaveFailed, to_application_error
@@ -22,11 +23,16 @@ from .event_delivery import EventDelivery
 from .handling import Body, Calls, Handling, WaveCancelled, WaveResult
 from .pulse import pulse
 
+Request = WaveRequest | PublishRequest
+
 
 class WaveActivities:
     """Waves of one worker process."""
 
-    def __init__(self, extensions: Extensions, store: Store, *, clock: Clock) -> None:
+    def __init__(
+        self, extensions: Extensions, store: Store, *, clock: Clock, installed: Installed | None = None
+    ) -> None:
+        self._installed = installed or extensions.installed
         self._extensions = extensions
         self._store = store
         self._clock = clock
@@ -38,33 +44,32 @@ class WaveActivities:
     @activity.defn(name=names.ACTIVITY_PUBLISH, no_thread_cancel_exception=True)
     def publish(self, request: PublishRequest) -> WaveAnswer:
         """Invalidate after a mutation, or prepare a new generation; then drain."""
-        return self._run(request.object_id, PUBLICATION, request.allowance_ms, self.publishing(request))
+        return self._run(request, PUBLICATION, self.publishing(request))
 
     @activity.defn(name=names.ACTIVITY_PROJECT, no_thread_cancel_exception=True)
     def project(self, request: WaveRequest) -> WaveAnswer:
         """One bounded piece of the projection."""
-        return self._run(request.object_id, PROJECTION, request.allowance_ms, self.projecting())
+        return self._run(request, PROJECTION, self.projecting())
 
     @activity.defn(name=names.ACTIVITY_MESSAGES, no_thread_cancel_exception=True)
     def messages(self, request: WaveRequest) -> WaveAnswer:
         """Prepare, then deliver."""
-        return self._run(request.object_id, MESSAGES, request.allowance_ms, self.delivering())
+        return self._run(request, MESSAGES, self.delivering())
 
     @activity.defn(name=names.ACTIVITY_LANE, no_thread_cancel_exception=True)
     def lane(self, request: WaveRequest) -> WaveAnswer:
         """One wave of a host lane."""
-        return self._run(request.object_id, request.lane, request.allowance_ms, self.running(request.lane))
+        return self._run(request, request.lane, self.running(request.lane))
 
     @activity.defn(name=names.ACTIVITY_RECOVERY_EVENTS, no_thread_cancel_exception=True)
     def recovery_events(self, request: WaveRequest) -> WaveAnswer:
         """Deliver recovery events in order, acknowledging one by one; without a handler they are dropped."""
-        control = Control()
-        with pulse.beating(control):
-            handling = handling_here(
-                self._extensions, self._clock, request.object_id, RECOVERY_EVENTS, request.allowance_ms, control
-            )
-            body = EventDelivery(self._extensions.recovery_events, self._store, self._clock, handling, request)
-            return answered(handling.run(body), RECOVERY_EVENTS)
+        handler = self._extensions.recovery_events
+
+        def delivery(handling: Handling) -> Body:
+            return EventDelivery(handler, self._store, self._clock, handling, request)
+
+        return self._handle(request, RECOVERY_EVENTS, delivery)
 
     # --- what the waves do; None where this worker has no handler -----------------------------------------------
 
@@ -103,30 +108,39 @@ class WaveActivities:
 
     # --- underneath -----------------------------------------------------------------------------------------------
 
-    def _run(self, object_id: str, lane: str, allowance_ms: int, body: Body | None) -> WaveAnswer:
+    def _run(self, request: Request, lane: str, body: Body | None) -> WaveAnswer:
         if body is None:
             # An older or newer deployment than the object knows of; the queue tries again, elsewhere.
-            raise to_application_error(WaveFailed(lane=lane, reason="unhandled"))
+            raise failure_of(WaveFailed(lane=lane, reason="unhandled"), self._told(request, WaveAnswer()))
+        return self._handle(request, lane, lambda _handling: body)
+
+    def _handle(self, request: Request, lane: str, body: Callable[[Handling], Body]) -> WaveAnswer:
         control = Control()
         with pulse.beating(control):
-            handling = handling_here(self._extensions, self._clock, object_id, lane, allowance_ms, control)
-            return answered(handling.run(body), lane)
+            handling = handling_here(self._extensions, self._clock, request, lane, control)
+            result = handling.run(body(handling))
+            result.answer = self._told(request, result.answer)
+            return answered(result, lane)
+
+    def _told(self, request: Request, answer: WaveAnswer) -> WaveAnswer:
+        """Any contact with a deployment that the object has not heard of tells of it."""
+        if request.installed == self._installed.digest:
+            return answer
+        return answer.model_copy(update={"installed": self._installed})
 
 
-def handling_here(
-    extensions: Extensions, clock: Clock, object_id: str, lane: str, allowance_ms: int, control: Control
-) -> Handling:
+def handling_here(extensions: Extensions, clock: Clock, request: Request, lane: str, control: Control) -> Handling:
     """The wave of the running activity: what it waited for a free slot is part of its allowance."""
     info = activity.info()
     # Both instants are the server's: no worker's clock decides how long a wave may take.
     waited_ms = int((info.started_time - info.current_attempt_scheduled_time).total_seconds() * 1_000)
     return Handling(
         extensions,
-        object_id,
+        request.object_id,
         lane,
         f"{info.workflow_run_id}:{info.activity_id}",
         clock.now(),
-        max(1, allowance_ms - max(0, waited_ms)),
+        max(1, request.allowance_ms - max(0, waited_ms)),
         control,
     )
 

@@ -51,6 +51,13 @@ def not_taken(failure: BaseException) -> bool:
     return isinstance(cause, exceptions.TimeoutError) and cause.type is TimeoutType.SCHEDULE_TO_START
 
 
+def was_not_taken(failure: BaseException | None) -> bool:
+    """The server gave a wave up that no worker had begun."""
+    cause = None if failure is None else _bare(failure)
+    kinds = (TimeoutType.SCHEDULE_TO_START, TimeoutType.SCHEDULE_TO_CLOSE)
+    return isinstance(cause, exceptions.TimeoutError) and cause.type in kinds
+
+
 def left_behind(failure: BaseException | None) -> WaveAnswer:
     """What a wave that failed had committed before."""
     cause = None if failure is None else _bare(failure)

@@ -101,6 +101,8 @@ class PassRunner:
             for command in event.advance(now_ms(), workflow.random().random()):
                 self._start(command)
             hit(*event.take_steps())
+            if owner.waves.make_again() and not event.done:
+                continue
             if event.done:
                 break
             revision, wake_at = maintenance.revision, event.wake_at()
@@ -139,6 +141,8 @@ class PassRunner:
             ended_at=now_ms(),
             failure=facts.failure,
         )
+        if facts.failure is not None and owner.maintenance.unhandled:
+            owner.pump.ask_installed = True
         owner.reports = [*owner.reports, report][-limits.PASSES_MAX :]
         if facts.failure is not None:
             owner.last_failure = facts.failure
@@ -161,8 +165,7 @@ class PassRunner:
             case AttemptThread():
                 self._spawn(command, self._attempt(command))
             case Publish() | RunLane():
-                waves = self._owner.waves
-                self._spawn(command, waves.end(command, waves.start(command)))
+                self._spawn(command, self._owner.waves.start(command))
             case Cancel():
                 self._interrupt(command.command)
             case _:

@@ -64,6 +64,7 @@ class Pump:
         self._owner = owner
         self.busy = False
         self.retry_at: int | None = None
+        self.ask_installed = False
         self.stalls = carried.apply_stalls
         self.next_mark = carried.next_mark
         self.applied_through = carried.applied_through
@@ -80,6 +81,8 @@ class Pump:
             try:
                 if self._owner.inbox.entries:
                     await self._take(self._owner.inbox.batch())
+                elif self.ask_installed:
+                    await self._ask()
                 else:
                     await self._clear_mark()
             finally:
@@ -90,7 +93,18 @@ class Pump:
             return False
         if self._owner.inbox.entries:
             return self.retry_at is None or self.retry_at <= now_ms() or bool(self._owner.inbox.waiting())
-        return self._mark_clearable()
+        return self.ask_installed or self._mark_clearable()
+
+    async def _ask(self) -> None:
+        """Nobody took a wave, or a row has no handler: the workers may have other extensions by now.
+
+        Asked once; the next wave or pass that fails so asks again.
+        """
+        self.ask_installed = False
+        with suppress(FailureError):
+            answer = await survey(self._owner)
+            self._owner.observe(answer.registry, answer.installed, now_ms())
+            self._owner.maintenance.hint(now_ms())
 
     async def _take(self, batch: list[Entry]) -> None:
         if self._strange(batch):
@@ -242,6 +256,8 @@ class Pump:
         """Make a lane due. A stretch of the workflow's own state: no storage, no generation unless it is native's."""
         maintenance, now = self._owner.maintenance, now_ms()
         counted = maintenance.schedule(schedule.lane, schedule.due_at, now, schedule.cursor)
+        if schedule.cursor is None:
+            self._owner.waves.keep(schedule.lane, schedule.due_at)
         maintenance.hint(now)
         row = maintenance.state.queue.get(schedule.lane)
         return Scheduled(lane=schedule.lane, due_at=None if row is None else row.due_at, counted=counted)

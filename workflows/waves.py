@@ -19,7 +19,7 @@ from thread_objects.contract.waves import PublishRequest, WaveAnswer, WaveReques
 from thread_objects.core.due_queue import MESSAGES, PROJECTION, PUBLICATION, RECOVERY_EVENTS
 from thread_objects.core.event import Event, Publish, RunLane
 
-from .failure import left_behind, told_wave, was_stopped
+from .failure import left_behind, told_wave, was_not_taken, was_stopped
 from .timer import now_ms
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class WaveRunner:
     def __init__(self, owner: ThreadObject, carried: Carried) -> None:
         self._owner = owner
         self._handles: dict[Wave, workflow.ActivityHandle[WaveAnswer]] = {}
+        self._asked: dict[str, int] = {}
         self.failures = {failure.lane: failure for failure in carried.lane_failures}
 
     def start(self, command: Wave) -> workflow.ActivityHandle[WaveAnswer]:
@@ -56,24 +57,35 @@ class WaveRunner:
         self._handles[command] = handle
         return handle
 
-    async def end(self, command: Wave, handle: workflow.ActivityHandle[WaveAnswer]) -> WaveAnswer:
-        """The wave's answer, or its failure."""
-        try:
-            return await handle
-        finally:
-            self._handles.pop(command, None)
-
     def interrupt(self, command: Wave) -> None:
         """Ask a wave to stop; its end is awaited all the same."""
         handle = self._handles.get(command)
         if handle is not None:
             handle.cancel()
 
+    def keep(self, lane: str, due_at: int) -> None:
+        """A plain schedule that comes while a wave of the lane runs is not that wave's: it is made again at its end.
+
+        Replayed by another worker, the end of a wave and a message that followed it may arrive in either order.
+        """
+        if any(_lane_of(command) == lane for command in self._handles):
+            self._asked[lane] = min(due_at, self._asked.get(lane, due_at))
+
+    def make_again(self) -> bool:
+        """Schedules whose wave has ended. True when there was one, so that the pass looks again."""
+        running = {_lane_of(command) for command in self._handles}
+        ended = [lane for lane in sorted(self._asked) if lane not in running]
+        for lane in ended:
+            self._owner.maintenance.schedule(lane, self._asked.pop(lane), now_ms())
+        return bool(ended)
+
     async def after_mutation(self) -> None:
         """The publication's own hooks. Their failure is told, and never turns the committed operation into an error."""
         try:
-            await self._publish(limits.PUBLICATION_HOOK_MS, committed=True)
+            answer = await self._publish(limits.PUBLICATION_HOOK_MS, committed=True)
+            self._learn(answer, None)
         except FailureError as failure:
+            self._learn(left_behind(failure), failure)
             word = told_wave(PUBLICATION, failure)
             self._failed(PUBLICATION, word)
             workflow.logger.error("publication after a mutation failed", extra={"failure": word})
@@ -83,8 +95,10 @@ class WaveRunner:
     def feed(self, event: Event, command: Wave, answer: WaveAnswer | None, failure: BaseException | None) -> None:
         """Tell the running pass how the wave ended, progress first."""
         now = now_ms()
-        lane = PUBLICATION if isinstance(command, Publish) else command.lane
+        lane = _lane_of(command)
+        self._handles.pop(command, None)
         left = answer if answer is not None else left_behind(failure)
+        self._learn(left, failure)
         if left.acknowledged:
             self._owner.maintenance.event_acknowledged(left.acknowledged, now)
         if failure is None:
@@ -103,6 +117,13 @@ class WaveRunner:
         else:
             event.lane_failed(lane, word, now, progressed=left.progressed, stopped=stopped)
 
+    def _learn(self, left: WaveAnswer, failure: BaseException | None) -> None:
+        """Of what is installed: from whoever answered; where nobody took the wave at all, by asking."""
+        if left.installed is not None:
+            self._owner.maintenance.install(left.installed, now_ms())
+        elif was_not_taken(failure):
+            self._owner.pump.ask_installed = True
+
     def _failed(self, lane: str, word: str) -> None:
         self.failures.pop(lane, None)
         self.failures[lane] = LaneFailure(lane=lane, failure=word, at=now_ms())
@@ -115,13 +136,19 @@ class WaveRunner:
         self, allowance_ms: int, *, generation: int | None = None, committed: bool = False
     ) -> workflow.ActivityHandle[WaveAnswer]:
         request = PublishRequest(
-            object_id=self._owner.object_id, allowance_ms=allowance_ms, generation=generation, committed=committed
+            object_id=self._owner.object_id,
+            allowance_ms=allowance_ms,
+            generation=generation,
+            committed=committed,
+            installed=self._owner.maintenance.state.installed.digest,
         )
         return self._schedule(names.ACTIVITY_PUBLISH, request, allowance_ms, own_queue=True)
 
     def _lane(self, lane: str, allowance_ms: int) -> workflow.ActivityHandle[WaveAnswer]:
         state = self._owner.maintenance.state
-        request = WaveRequest(object_id=self._owner.object_id, lane=lane, allowance_ms=allowance_ms)
+        request = WaveRequest(
+            object_id=self._owner.object_id, lane=lane, allowance_ms=allowance_ms, installed=state.installed.digest
+        )
         # Without a consumer events are only acknowledged, which every worker can do.
         own_queue = lane != RECOVERY_EVENTS or state.installed.recovery_events
         if lane == RECOVERY_EVENTS:
@@ -146,3 +173,7 @@ class WaveRunner:
             retry_policy=_ONCE,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
+
+
+def _lane_of(command: Wave) -> str:
+    return PUBLICATION if isinstance(command, Publish) else command.lane

@@ -1,6 +1,7 @@
 """Extensions on a real server: publication, projection, messages, lanes, recovery events, as one scripted set."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -268,6 +269,73 @@ async def test_a_lane_of_a_redeployed_worker_appears_without_a_change_of_workflo
         await replay_current(client.temporal, thread_id)
 
 
+async def test_a_lane_that_went_with_its_deployment_is_told_until_it_is_back(
+    settings: Settings, thread_id: str
+) -> None:
+    """LAN-002 on a server: nobody takes its wave, so the object asks what is installed, and stands still, visibly."""
+    script = Script()
+    async with served(settings, Extensions(lanes=[script.lane("digest", allowance_ms=500)])) as client:
+        await client.schedule(thread_id, "digest", 0)
+        await until(lambda: script.told == ["digest"])
+
+        async def completed() -> Any:
+            # A schedule without a cursor that comes before is answered by the wave that runs.
+            return (await row(client, thread_id, "digest")).due_at is None
+
+        await until(completed)
+    async with served(settings, Extensions(release="2")) as client:
+        await client.schedule(thread_id, "digest", 0)
+
+        async def noticed() -> Any:
+            return not (await client.report(thread_id)).installed.lanes
+
+        await until(noticed)
+        with pytest.raises(LaneRefused):
+            await client.schedule(thread_id, "digest", 0)
+        receipt = await client.submit(thread_id, AGENT, "say still here", key="k")
+
+        async def told() -> Any:
+            return [one for one in (await client.report(thread_id)).passes if "no handler" in (one.failure or "")]
+
+        await until(told)
+        assert (await client.status(receipt.submission_id)).settlement is None
+    async with served(settings, Extensions(lanes=[script.lane("digest")], release="3")) as client:
+        assert (await client.wait(receipt, timeout=20)).result == "still here"
+        await until(lambda: len(script.told) == 2)
+
+
+async def test_an_after_native_wave_gives_way_to_new_input(settings: Settings, thread_id: str) -> None:
+    """LAN-015: it is cancelled and cleans up, its charge stays, the input settles at once; later it goes on."""
+    began, ended = asyncio.Event(), []
+    loop = asyncio.get_running_loop()
+
+    async def slow(context: WaveContext) -> Due:
+        loop.call_soon_threadsafe(began.set)
+        if ended:
+            ended.append("done")
+            return None
+        try:
+            await asyncio.sleep(120)
+        except asyncio.CancelledError:
+            ended.append("cancelled" if context.cancelled else "?")
+            raise
+        return None
+
+    lane = Lane("slow", slow, allowance_ms=180_000, phase=LanePhase.AFTER_NATIVE)
+    async with served(settings, Extensions(lanes=[lane])) as client:
+        await client.schedule(thread_id, "slow", 0)
+        await asyncio.wait_for(began.wait(), 20)
+        asked = time.monotonic()
+        settled = await client.wait(await client.submit(thread_id, AGENT, "say quick", key="k"), timeout=20)
+        assert (settled.result, time.monotonic() - asked < 10) == ("quick", True)
+        charged = await row(client, thread_id, "slow")
+        assert charged.stalls in (1, 2)
+        await until(lambda: ended == ["cancelled", "done"])
+        report = await at_rest(client, thread_id)
+        assert [one.failure for one in report.passes if one.failure] == []
+        await replay_current(client.temporal, thread_id)
+
+
 async def test_a_cursor_counts_only_when_it_rises(settings: Settings, thread_id: str) -> None:
     """The same cursor again changes nothing, not even the deadline."""
     script = Script()
@@ -366,7 +434,7 @@ async def test_recovery_events_arrive_in_order_across_a_failing_handler(settings
             events = [word.split()[1] for word in script.told]
             assert events[:4] == ["1", "2", "2", "2"]
             assert events[3:] == [str(n) for n in range(2, len(events) - 1)]
-            assert await client.recovery_status(thread_id) is None
+            assert await client.temporal.get_workflow_handle(thread_id).query(names.QUERY_RECOVERY_STATUS) is None
             assert {row.id: row.due_at for row in report.lanes}[RECOVERY_EVENTS] is None
             assert (await asyncio.to_thread(store.event_standing, thread_id)).pending is False
     finally:
@@ -379,3 +447,24 @@ def _calls_both(messages: list[Any], _info: Any) -> Any:
     if len(messages) > 1:
         return ModelResponse(parts=[TextPart("done")])
     return ModelResponse(parts=[ToolCallPart("later", {"lane": "a"}), ToolCallPart("plainly", {"lane": "b"})])
+
+
+async def test_a_schedule_during_a_wave_is_not_that_waves(settings: Settings, thread_id: str) -> None:
+    """The wave may have looked before there was anything to see: it runs once more."""
+    began, release = threading.Event(), threading.Event()
+    runs: list[str] = []
+
+    def looks(context: WaveContext) -> Due:
+        runs.append(context.key)
+        began.set()
+        release.wait(10)
+        return None
+
+    async with served(settings, Extensions(lanes=[Lane("digest", looks)])) as client:
+        await client.schedule(thread_id, "digest", 0)
+        await until(began.is_set)
+        await client.schedule(thread_id, "digest", 0)
+        release.set()
+        await until(lambda: len(runs) == 2)
+        await at_rest(client, thread_id)
+        assert len(set(runs)) == 2

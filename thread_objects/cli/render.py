@@ -10,6 +10,7 @@ from rich.text import Text
 from thread_objects.cli.records import Line, lines_of
 from thread_objects.cli.text import instant, lasting, one_line, plain, short
 from thread_objects.contract.alarms import AlarmStanding, NamedAlarm
+from thread_objects.contract.lanes import Installed
 from thread_objects.contract.messages import (
     LogRecord,
     Pending,
@@ -23,6 +24,7 @@ from thread_objects.contract.states import Outcome
 from thread_objects.contract.views import ThreadView
 
 WHO_CHARS = 10
+LANES_SHOWN = 8
 OUTCOME_STYLES = {Outcome.COMPLETED: "bold green", Outcome.FAILED: "bold red", Outcome.ABORTED: "bold yellow"}
 
 
@@ -173,6 +175,7 @@ class Screen:
                     if alarm.alarms
                     else None,
                 ),
+                ("extensions", _installed(report.installed)),
                 ("inbox", f"{report.inbox} waiting, {report.inbox_bytes:,} bytes" if report.inbox else None),
                 ("saturated", "yes: updates are answered busy" if report.saturated else None),
                 ("applied", f"{report.applied_total:,} mutations, {report.settled_total:,} settled"),
@@ -192,9 +195,8 @@ class Screen:
         for fault in report.faults:
             told = f"fault on {plain(fault.thread_id)}: {fault.error_tag} in {fault.operation} ({fault.phase})"
             self.line(f"{told}, attempt {fault.attempts}, again {_due(fault.retry_at, now)}", "red")
-        for standing in alarm.alarms:
-            if standing.failure is not None:
-                self.line(_undelivered(standing, now), "red")
+        for told, style in _troubled(report, now):
+            self.line(told, style)
         for refusal in report.refusals:
             told = f"refused signal {plain(refusal.name)!r}: {refusal.code}, {refusal.bytes:,} bytes"
             self.line(f"{told}, {instant(refusal.at)}, digest {refusal.digest[:16]}", "red")
@@ -248,6 +250,31 @@ def _count(number: int, noun: str) -> str:
 
 def _due(at: int, now: int) -> str:
     return "now" if at <= now else f"in {lasting(at - now)}"
+
+
+def _troubled(report: ObjectReport, now: int) -> Iterable[tuple[str, str]]:
+    """Lanes whose waves fail, those that were set aside for it, and alarms that nobody took."""
+    for failed in report.lane_failures:
+        yield f"lane {plain(failed.lane)} failed {instant(failed.at)}: {plain(failed.failure)}", "red"
+    for row in report.lanes:
+        if row.state == "parked" and row.due_at is not None:
+            yield f"lane {plain(row.id)} is parked, again {_due(row.due_at, now)}", "yellow"
+    for standing in report.alarm.alarms:
+        if standing.failure is not None:
+            yield _undelivered(standing, now), "red"
+
+
+def _installed(installed: Installed) -> str | None:
+    """The waves of the workers, as this object learned of them."""
+    named = {
+        "publication": installed.publication,
+        "projection": installed.projection,
+        "messages": installed.message_timeout_ms is not None,
+        "recovery events": installed.recovery_events,
+    }
+    lanes = [plain(lane.id) for lane in installed.lanes]
+    shown = lanes if len(lanes) <= LANES_SHOWN else [*lanes[:LANES_SHOWN], f"and {len(lanes) - LANES_SHOWN} more lanes"]
+    return ", ".join([*(name for name, there in named.items() if there), *shown]) or None
 
 
 def _undelivered(alarm: AlarmStanding, now: int) -> str:

@@ -1,5 +1,6 @@
 """Inputs and answers of the activities that run users' waves."""
 
+from thread_objects.contract.lanes import Installed
 from thread_objects.contract.wire import Wire
 
 
@@ -15,6 +16,8 @@ class WaveRequest(Wire):
     allowance_ms: int
     after: int = 0
     through: int = 0
+    installed: str = ""
+    """Digest of what the object knows to be installed; a worker that has something else says so."""
 
 
 class PublishRequest(Wire):
@@ -27,6 +30,7 @@ class PublishRequest(Wire):
     allowance_ms: int
     generation: int | None = None
     committed: bool = False
+    installed: str = ""
 
 
 class WaveAnswer(Wire):
@@ -38,3 +42,4 @@ class WaveAnswer(Wire):
     due_at: int | None = None
     progressed: tuple[str, ...] = ()
     acknowledged: int = 0
+    installed: Installed | None = None

@@ -82,12 +82,13 @@ class Maintenance:
     def install(self, installed: Installed, now: int) -> bool:
         """An answer told what its worker has installed. False, and no change, if that is known or older.
 
-        Rows whose handler came or went, and parked ones that have a handler, get one fresh opportunity.
+        Rows whose handler came or went, and parked ones that have a handler, get one fresh opportunity; so does
+        native work that stood still for want of a handler.
         """
         held = self.state.installed
         if installed.deployment <= held.deployment or installed.digest == held.digest:
             return False
-        before = self.config
+        before, stood_still = self.config, self.unhandled
         self.state.installed = installed
         self.incarnation.configure()
         after, lanes = self.config, self.incarnation.lanes
@@ -101,10 +102,22 @@ class Maintenance:
             if changed
         ]
         parked = [row.id for row in self.state.queue.rows() if row.state is RowState.PARKED and lanes.known(row.id)]
+        rows = {*renewed, *parked} - {NATIVE}
+        if stood_still and not self.unhandled:
+            rows.add(NATIVE)
         with self.state.transaction() as tx:
-            generation.install(tx, now, self._floor(now), sorted({*renewed, *parked} - {NATIVE}))
+            generation.install(tx, now, self._floor(now), sorted(rows))
         self.gate.notify()
         return True
+
+    @property
+    def unhandled(self) -> bool:
+        """A row has a deadline and nobody to run its wave: every pass fails, and all work stands still."""
+        try:
+            self.incarnation.lanes.check(self.state.queue)
+        except AlarmRefusal:
+            return True
+        return False
 
     def handles(self, lane: str) -> bool:
         """Whether a row of this id would have somebody to run its waves."""

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from thread_objects.contract.lanes import Installed, LaneInfo
 from thread_objects.contract.messages import (
     AbortAnswer,
     ApprovalAnswer,
@@ -15,6 +16,7 @@ from thread_objects.contract.messages import (
     UnknownAnswer,
     UsageSummary,
 )
+<<<<<<< HEAD
 from thread_objects.contract.operations import (
     AbortView,
     ApprovalView,
@@ -41,6 +43,16 @@ from thread_objects.contract.reports import (
     ObjectReport,
     RefusedInput,
     Verification,
+=======
+from thread_objects.contract.reports import (
+    AlarmView,
+    GenerationView,
+    LaneFailure,
+    LaneView,
+    MaintenancePassReport,
+    ObjectReport,
+    RefusedInput,
+>>>>>>> efd97d9 (Deployments are heard of from any wave; schedules during a wave are kept)
 )
 from thread_objects.contract.states import (
     AlarmOutcome,
@@ -125,7 +137,20 @@ def report(**changes: Any) -> ObjectReport:
         "object_id": THREAD,
         "generation": GenerationView(dirty=9, processed=9, nonterminal=1),
         "alarm": alarm(),
-        "lanes": (),
+        "lanes": (
+            LaneView(
+                id="digest",
+                revision=1,
+                due_at=AT,
+                stalls=8,
+                progress_key=None,
+                not_before=AT,
+                state="parked",
+                reported=True,
+            ),
+        ),
+        "installed": Installed(publication=True, lanes=(LaneInfo(id="digest", allowance_ms=1_000),)),
+        "lane_failures": (LaneFailure(lane="digest", failure="digest: timeout", at=AT),),
         "threads": (ThreadView(thread_id=THREAD, nonterminal=2, head=head, unknown=1),),
         "attempts": (),
         "inbox": 0,

@@ -223,6 +223,9 @@ def test_report_tells_debts_blockers_and_faults(threads: Threads):
         "agent 'absent'",
         "CorruptRecord",
         "1,900,000 bytes",
+        "publication, digest",
+        "digest: timeout",
+        "lane digest is parked",
         "caught-up",
     ):
         assert fact in shown
