@@ -42,23 +42,12 @@ from thread_objects.contract.messages import (
     Submit,
     UnknownAnswer,
 )
-<<<<<<< HEAD
 from thread_objects.contract.operations import Operation
 from thread_objects.contract.reports import ObjectReport, RecoveryStatus
 from thread_objects.contract.states import Decision, ResolutionKind
 from thread_objects.contract.views import Fault
 from thread_objects.errors import InvalidInput, WaitTimeout
 from thread_objects.inspecting import Inspecting
-=======
-from thread_objects.contract.reports import AlarmView, ObjectReport, RefusedInput, StatusView
-from thread_objects.contract.states import Decision, ResolutionKind
-from thread_objects.errors import (
-    InvalidInput,
-    NotFound,
-    SignalRefused,
-    WaitTimeout,
-)
->>>>>>> efd97d9 (Deployments are heard of from any wave; schedules during a wave are kept)
 from thread_objects.objects import Objects, wire_bytes
 from thread_objects.operating import Operating, identity
 from thread_objects.reading import Reading
@@ -298,7 +287,6 @@ class ThreadClient(Operating):
         await self._authorisation.check(Operation.REPORT, self._caller, thread_id)
         return await self._objects.query(thread_id, names.QUERY_REPORT, None, ObjectReport)
 
-<<<<<<< HEAD
     async def recovery_status(self, thread_id: str, *, object_id: str | None = None) -> Fault | None:
         """The retained failure of a Thread's recovery; None when none is known, which is no proof of health.
 
@@ -309,8 +297,6 @@ class ThreadClient(Operating):
         found = await self._objects.query(object_id or thread_id, name, thread_id, RecoveryStatus)
         return found.fault
 
-=======
->>>>>>> efd97d9 (Deployments are heard of from any wave; schedules during a wave are kept)
     async def status(self, submission_id: str, *, thread_id: str | None = None) -> SubmissionStatus | None:
         """Where a Submission stands; None when the database has never seen it (in this Thread, where one is named)."""
         await self._authorisation.check(Operation.STATUS, self._caller, thread_id, submission_id)

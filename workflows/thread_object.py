@@ -25,9 +25,10 @@ from thread_objects.contract.reports import (
     LaneView,
     MaintenancePassReport,
     ObjectReport,
+    RecoveryStatus,
     StatusView,
 )
-from thread_objects.contract.views import Fault, Registry
+from thread_objects.contract.views import Registry
 from thread_objects.core.due_queue import RECOVERY_EVENTS
 from thread_objects.core.maintenance import LaneSpec, Maintenance, MaintenanceConfig, MaintenanceState
 from thread_objects.errors import Busy, InvalidInput, ThreadError, to_application_error
@@ -354,9 +355,9 @@ class ThreadObject:
         return generation_view(self.maintenance)
 
     @workflow.query(name=names.QUERY_RECOVERY_STATUS)
-    def recovery_status(self, thread_id: str | None = None) -> Fault | None:
-        """The retained fault of a Thread, by default the object's own; none is no proof of health."""
-        return self.passes.faults.get(thread_id or self.object_id)
+    def recovery_status(self, thread_id: str | None = None) -> RecoveryStatus:
+        """The retained fault of a Thread, by default the object's own."""
+        return RecoveryStatus(fault=self.passes.faults.get(thread_id or self.object_id))
 
     @workflow.query(name=names.QUERY_PASSES)
     def last_passes(self) -> list[MaintenancePassReport]:

@@ -434,7 +434,7 @@ async def test_recovery_events_arrive_in_order_across_a_failing_handler(settings
             events = [word.split()[1] for word in script.told]
             assert events[:4] == ["1", "2", "2", "2"]
             assert events[3:] == [str(n) for n in range(2, len(events) - 1)]
-            assert await client.temporal.get_workflow_handle(thread_id).query(names.QUERY_RECOVERY_STATUS) is None
+            assert await client.recovery_status(thread_id) is None
             assert {row.id: row.due_at for row in report.lanes}[RECOVERY_EVENTS] is None
             assert (await asyncio.to_thread(store.event_standing, thread_id)).pending is False
     finally:

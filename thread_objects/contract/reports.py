@@ -122,6 +122,12 @@ class ObjectReport(Wire):
     lane_failures: tuple[LaneFailure, ...] = ()
 
 
+class RecoveryStatus(Wire):
+    """The retained failure of a Thread's recovery. None: none is known, which is no proof of health."""
+
+    fault: Fault | None = None
+
+
 class StatusView(Wire):
     """The workflow's own knowledge of a Submission; the database knows more."""
 

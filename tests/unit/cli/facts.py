@@ -16,7 +16,6 @@ from thread_objects.contract.messages import (
     UnknownAnswer,
     UsageSummary,
 )
-<<<<<<< HEAD
 from thread_objects.contract.operations import (
     AbortView,
     ApprovalView,
@@ -39,20 +38,12 @@ from thread_objects.contract.reports import (
     AlarmView,
     Check,
     GenerationView,
-    MaintenancePassReport,
-    ObjectReport,
-    RefusedInput,
-    Verification,
-=======
-from thread_objects.contract.reports import (
-    AlarmView,
-    GenerationView,
     LaneFailure,
     LaneView,
     MaintenancePassReport,
     ObjectReport,
     RefusedInput,
->>>>>>> efd97d9 (Deployments are heard of from any wave; schedules during a wave are kept)
+    Verification,
 )
 from thread_objects.contract.states import (
     AlarmOutcome,
