@@ -9,12 +9,14 @@ import pytest
 from sqlmodel import SQLModel
 
 import storage.tables  # noqa: F401 - declares them
+from activities.thread_recovery import recover_thread
 from storage import StoreLimits, open_store
 from storage.archiving import _TABLES, _columns
 from storage.store import SqlStore
 from storage.ties import SqlTies
 from tests.contract.archived import changed, lived_in, of_type, sealed
 from tests.contract.databases import MigratedDatabases, MigratedFile
+from tests.contract.recovery.lab import StepClock
 from tests.contract.world import THREAD, World, call, state, submit
 from thread_objects.archives import ArchiveFile, check_archive
 from thread_objects.contract import ids, limits
@@ -29,7 +31,7 @@ from thread_objects.errors import (
     InvalidInput,
     ThreadNotMaterialized,
 )
-from thread_objects.ports import Checkpoint, ClaimRequest, Tail
+from thread_objects.ports import Checkpoint, Tail
 
 on_sqlite = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 """What is checked before any statement is the same everywhere."""
@@ -201,15 +203,15 @@ def test_empty_thread_that_is_there_takes_an_archive(world: World, elsewhere: Wo
 
 @on_sqlite
 def test_open_call_of_the_archive_is_not_executed(world: World, elsewhere: World):
-    """A declared call without a result stays a question: nobody owns it, and its state is what recovery reads (EXP-005)."""
+    """A declared call without a result is a question for recovery: it becomes unknown, and nobody may run it (EXP-005)."""
     world.submit("k1")
     world.respond(world.begin(), calls=[call("pay")])
     elsewhere.store.import_thread(exported(world), now=1)
     (snapshot,) = elsewhere.store.recovery_page(THREAD, after=0, limit=10)
     assert (snapshot.state.value, snapshot.ownership) == ("input-applied", None)
-    assert elsewhere.store.claim_submission(
-        ClaimRequest(THREAD, "p", "recovery"), snapshot.submission_id, now=1
-    ).input_applied
+    recover_thread(elsewhere.store, THREAD, producer_id="p", attempt_id="recovery", clock=StepClock(elsewhere.now))
+    assert state(elsewhere, snapshot.submission_id) == "unknown"
+    assert elsewhere.try_begin(attempt="a2") is None
 
 
 @on_sqlite
