@@ -22,6 +22,8 @@ from thread_objects.errors import ConfigError, OperationDenied
 from thread_objects.importing import imported
 
 ALLOWS_ALL = "no authoriser is installed: every operation is allowed"
+LOCAL = "local"
+"""The caller where nobody said who asks."""
 NO_ANSWER = "the authoriser gave no answer in time"
 
 log = logging.getLogger("thread_objects")

@@ -19,7 +19,7 @@ from temporalio.client import (
     Client,
 )
 
-from thread_objects.authorising import Authoriser, authorisation
+from thread_objects.authorising import LOCAL, Authoriser, authorisation
 from thread_objects.awaiting import Awaiting, check_receipt
 from thread_objects.clock import instant_ms
 from thread_objects.connection import connect
@@ -55,9 +55,6 @@ from thread_objects.settings import Settings, load_settings
 from thread_objects.validating import valid
 from thread_objects.waiters import Waiters
 from thread_objects.waiting import SettlementWatch
-
-LOCAL = "local"
-"""The caller where nobody said who asks."""
 
 
 class ThreadClient(Operating):

@@ -23,35 +23,32 @@ async def test_kill_around_the_audit_of_a_retry_repairs_once(stage: Stage, failp
         heartbeat_timeout_ms=1_000,  # the object's, fixed by whoever starts it
     )
     async with connected(settings) as client:
-        await _repaired_across(replace(stage, client=client), failpoint, audits)
+        stage = replace(stage, client=client)
+        stage.worker.start(THREADS_FAILPOINT=failpoint)
+        receipt = await stage.client.submit(stage.thread, "nobody-binds-this", "hi", key="k")
 
+        async def parked() -> bool:
+            return bool((await stage.client.report(stage.thread)).binding_waits)
 
-async def _repaired_across(stage: Stage, failpoint: str, audits: int) -> None:
-    stage.worker.start(THREADS_FAILPOINT=failpoint)
-    receipt = await stage.client.submit(stage.thread, "nobody-binds-this", "hi", key="k")
+        await until(parked)
+        before = (await stage.client.report(stage.thread)).generation
+        with closing(sqlite3.connect(stage.folder / "threads.db", timeout=10)) as raw, raw:
+            raw.execute("UPDATE submissions SET state = 'admitted', ready_at = NULL")
+        answers = []
 
-    async def parked() -> bool:
-        return bool((await stage.client.report(stage.thread)).binding_waits)
+        async def retry() -> None:
+            answers.append(await stage.client.retry(receipt, author="ops", reason="r"))
 
-    await until(parked)
-    before = (await stage.client.report(stage.thread)).generation
-    with closing(sqlite3.connect(stage.folder / "threads.db", timeout=10)) as raw, raw:
-        raw.execute("UPDATE submissions SET state = 'admitted', ready_at = NULL")
-    answers = []
+        await across_the_crash(stage, retry())
+        (answer,) = answers
+        assert (answer.decision, answer.disposition) == ("ApplyInput", Disposition.DEFERRED)
+        found = await stage.client.explain(receipt)
+        assert (found.state, found.decision) == ("ready", "ApplyInput")
+        assert [record.kind for record in await stage.log()].count("RepairAnnotated") == audits
+        assert (await stage.client.verify(stage.thread)).ok
 
-    async def retry() -> None:
-        answers.append(await stage.client.retry(receipt, author="ops", reason="r"))
+        async def looked() -> bool:
+            now = (await stage.client.report(stage.thread)).generation
+            return now.dirty > before.dirty and now.processed == now.dirty
 
-    await across_the_crash(stage, retry())
-    (answer,) = answers
-    assert (answer.decision, answer.disposition) == ("ApplyInput", Disposition.DEFERRED)
-    found = await stage.client.explain(receipt)
-    assert (found.state, found.decision) == ("ready", "ApplyInput")
-    assert [record.kind for record in await stage.log()].count("RepairAnnotated") == audits
-    assert (await stage.client.verify(stage.thread)).ok
-
-    async def looked() -> bool:
-        now = (await stage.client.report(stage.thread)).generation
-        return now.dirty > before.dirty and now.processed == now.dirty
-
-    await until(looked, timeout_s=BACK_S)
+        await until(looked, timeout_s=BACK_S)

@@ -14,12 +14,11 @@ from thread_objects.archives import ArchiveFile, check_archive, report_of
 from thread_objects.cli.arguments import AsJson, Thread
 from thread_objects.cli.exits import Exit, tell
 from thread_objects.cli.render import Screen
-from thread_objects.cli.session import Connection, connected
+from thread_objects.cli.session import Connection, connected, settings_of
 from thread_objects.contract.archive import ArchiveReport
 from thread_objects.contract.retention import RetentionPolicy
 from thread_objects.database import ThreadDatabase, before
 from thread_objects.errors import ThreadError
-from thread_objects.settings import load_settings
 
 
 @connected
@@ -137,7 +136,7 @@ def operate(
     """Open the database, act, leave with an exit code."""
 
     def run() -> None:
-        with ThreadDatabase.open(load_settings(**connection.given()), create=create) as database:
+        with ThreadDatabase.open(settings_of(connection), create=create) as database:
             action(database)
 
     _leave(run, as_json=as_json)

@@ -227,6 +227,10 @@ class Screen:
                 " with an abort asked for" if head.abort_requested else ""
             )
         self.line(told)
+        for call in thread.open_calls:
+            waits = "waits for approval" if call.waits_for == "approval" else "has an unknown outcome"
+            told = f"  {one_line(call.tool_name)} {one_line(call.tool_call_id)} of {call.submission_id} {waits}"
+            self.line(f"{told} for {lasting(max(0, now - call.since))}", "yellow")
         if thread.unknown:
             self.line(f"  {thread.unknown} parked with an Unknown Outcome, for an operator to resolve", "yellow")
         if thread.fault_retry_at is not None:

@@ -86,13 +86,14 @@ def perform(
     """Connect, act, leave with the action's exit code (`OK` for None). Typed errors become one line and a code."""
 
     async def run() -> Exit | None:
-        async with await ThreadClient.connect(_settings(connection)) as client:
+        async with await ThreadClient.connect(settings_of(connection)) as client:
             return await action(client)
 
     leave(run, as_json=as_json)
 
 
-def _settings(connection: Connection) -> Settings:
+def settings_of(connection: Connection) -> Settings:
+    """The settings of one command: as configured, with the login name as the caller and less patience."""
     settings = load_settings(**connection.given())
     if settings.caller is None:
         settings = settings.model_copy(update={"caller": whoami()[: limits.NAME_CHARS_MAX]})

@@ -56,7 +56,7 @@ from thread_objects.contract.states import (
     SubmissionState,
     ToolClass,
 )
-from thread_objects.contract.views import BindingWait, Fault, RowView, ThreadView
+from thread_objects.contract.views import BindingWait, Fault, OpenCall, RowView, ThreadView
 
 THREAD, SUBMISSION, RECEIPT, CALL = "orders", "sub-1", "rcp-1", "call_0"
 AT = 1_750_000_000_123
@@ -124,6 +124,7 @@ def status(state: SubmissionState = SubmissionState.SUSPENDED, **changes: Any) -
 
 def report(**changes: Any) -> ObjectReport:
     head = RowView(submission_id=SUBMISSION, queue_sequence=7, state=SubmissionState.SUSPENDED, agent_id="support")
+    waits = OpenCall(submission_id=SUBMISSION, tool_call_id=CALL, tool_name="refund", waits_for="approval", since=AT)
     facts: dict[str, Any] = {
         "object_id": THREAD,
         "generation": GenerationView(dirty=9, processed=9, nonterminal=1),
@@ -142,7 +143,7 @@ def report(**changes: Any) -> ObjectReport:
         ),
         "installed": Installed(publication=True, lanes=(LaneInfo(id="digest", allowance_ms=1_000),)),
         "lane_failures": (LaneFailure(lane="digest", failure="digest: timeout", at=AT),),
-        "threads": (ThreadView(thread_id=THREAD, nonterminal=2, head=head, unknown=1),),
+        "threads": (ThreadView(thread_id=THREAD, nonterminal=2, head=head, unknown=1, open_calls=(waits,)),),
         "attempts": (),
         "inbox": 0,
         "inbox_bytes": 0,

@@ -220,6 +220,7 @@ def test_report_tells_debts_blockers_and_faults(threads: Threads):
         "9 of 9 (certified)",
         f"head {facts.SUBMISSION} is suspended",
         "1 parked with an Unknown Outcome",
+        f"refund {facts.CALL} of {facts.SUBMISSION} waits for approval",
         "agent 'absent'",
         "CorruptRecord",
         "1,900,000 bytes",
