@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from thread_objects import _runtime
 from thread_objects.archives import ArchiveFile, check_archive, report_of, thread_of
-from thread_objects.authorising import Authorisation, Authoriser, OperationRequest, authorisation
+from thread_objects.authorising import LOCAL, Authorisation, Authoriser, OperationRequest, authorisation
 from thread_objects.contract.archive import ArchiveReport
 from thread_objects.contract.limits import RESTORE_PAGE_THREADS
 from thread_objects.contract.operations import Operation
@@ -27,7 +27,6 @@ from thread_objects.ports import FencedPage
 from thread_objects.settings import Settings, load_settings
 
 DAY_MS = 86_400_000
-LOCAL = "local"
 
 
 class ThreadDatabase:
