@@ -202,8 +202,8 @@ class Transcript:
         run.version += 1
 
 
-_FACT_BYTES = 1_024
-"""An object with its fields; most facts are no more."""
+_FACT_BYTES = 512
+"""An object with its fields; most facts are no more, and some leave nothing behind."""
 _VALUE_BYTES = 96
 """A value inside a container, with its place in it."""
 
