@@ -64,16 +64,12 @@ class ChildAdmissions:
         lineage = lineage_batch(snapshot, request, now, deployment_id=self._deployment_id)
         self._owner.establish(receipt.submission_id, lineage, now=now)
         failpoints.hit("subagent:after-child-ready")
-        self._owner.wake(receipt.thread_id)
+        self._owner.wake(receipt.thread_id, now=now)
 
     def abort(self, child: str, *, author: str, reason: str) -> bool:
         """Ask for a child's abort, once. False when it is settled."""
         now = self._watch.repairing("abort child")
         return self._owner.abort(child, author=author, reason=reason, deployment_id=self._deployment_id, now=now)
-
-    def wake(self, thread_id: str) -> None:
-        """Hint a Thread, perhaps in vain."""
-        self._owner.wake(thread_id)
 
     def _admission(self, snapshot: Snapshot, request: SubagentRequested) -> str:
         found = self._lookup(snapshot, request)

@@ -7,7 +7,7 @@ aborts each child once and waits for it; after the parent's deadline no child co
 from collections.abc import Sequence
 
 from thread_objects import failpoints
-from thread_objects.contract.states import ChildReport, Disposition, SubmissionState
+from thread_objects.contract.states import Disposition, SubmissionState
 from thread_objects.core.recovery import (
     APPROVAL_PENDING,
     WAITING_FOR_CHILD,
@@ -119,14 +119,10 @@ class ChildRepair:
     def resume_parent(self, snapshot: Snapshot, children: Sequence[str]) -> Disposition:
         """Tell a parent of its settled children. One that does not wait is left to whoever joins them."""
         self._close_approvals(snapshot)
-        woken = False
         for child in children:
             now = self._watch.repairing("record child settled")
-            report = self._store.record_child_settled(snapshot.submission_id, child, now=now)
-            woken = woken or report is ChildReport.WOKEN
+            self._store.record_child_settled(snapshot.submission_id, child, now=now)
             failpoints.hit("subagent:after-child-settled")
-        if woken:
-            self._children.wake(snapshot.thread_id)
         return _repaired(snapshot.state is SubmissionState.SUSPENDED)
 
     def _close_approvals(self, snapshot: Snapshot) -> None:

@@ -1,7 +1,5 @@
 """Children in the same database as their parents: every Thread Object's rows are there, whoever serves them."""
 
-from collections.abc import Callable
-
 from thread_objects.admission import AdmissionLookup
 from thread_objects.contract.messages import Receipt, Submit
 from thread_objects.contract.records import Batch
@@ -9,16 +7,11 @@ from thread_objects.errors import SettlementConflict
 from thread_objects.ports import Store
 
 
-def no_hint(_thread_id: str) -> None:
-    """Nobody is told: the next pass over the Thread finds what changed."""
-
-
 class SharedChildren:
     """`ChildOwner` on the shared store. A child's Thread is its own Thread Object."""
 
-    def __init__(self, store: Store, hint: Callable[[str], None] = no_hint) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._hint = hint
 
     def lookup(self, thread_id: str, principal: str, key: str) -> AdmissionLookup:
         """What became of a key."""
@@ -38,8 +31,11 @@ class SharedChildren:
             self._store.request_abort(submission_id, author=author, reason=reason, deployment_id=deployment_id, now=now)
         except SettlementConflict:
             return False
+        child = self._store.snapshot(submission_id)
+        if child is not None:
+            self.wake(child.thread_id, now=now)
         return True
 
-    def wake(self, thread_id: str) -> None:
-        """Pass the hint on."""
-        self._hint(thread_id)
+    def wake(self, thread_id: str, *, now: int) -> None:
+        """A mark at the child's object: the next sweep starts or wakes its workflow."""
+        self._store.hint_object_of(thread_id, now=now)

@@ -41,6 +41,13 @@ def leave_old(tx: Transaction, object_id: str, *, now: int) -> None:
     )
 
 
+def leave_old_at(tx: Transaction, thread_id: str, *, now: int) -> None:
+    """The same, at the object that a Thread belongs to."""
+    row = tx.one("SELECT object_id FROM threads WHERE thread_id = :thread_id", {"thread_id": thread_id})
+    if row is not None:
+        leave_old(tx, row[0], now=now)
+
+
 def clear(tx: Transaction, object_id: str, through: int) -> None:
     """Remove the mark if it is not newer."""
     if through > 0:

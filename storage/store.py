@@ -386,6 +386,10 @@ class SqlStore(SqlTies):
         """Objects with an old mark."""
         return self._database.read(lambda tx: marks.old(tx, before=before, limit=limit))
 
+    def hint_object_of(self, thread_id: str, *, now: int) -> None:
+        """Let the next sweep wake a Thread's object."""
+        self._database.write(lambda tx: marks.leave_old_at(tx, thread_id, now=now))
+
     def objects_of_workers(self, workers: Sequence[str], *, limit: int) -> list[str]:
         """Objects last served by these workers that still need somebody."""
         return self._database.read(lambda tx: marks.of_workers(tx, workers, limit=limit))

@@ -25,5 +25,5 @@ class ChildOwner(Protocol):
     def abort(self, submission_id: str, *, author: str, reason: str, deployment_id: str, now: int) -> bool:
         """Store one durable abort. False when the child is settled: then it is joined, not aborted."""
 
-    def wake(self, thread_id: str) -> None:
-        """A droppable hint to whoever serves this Thread."""
+    def wake(self, thread_id: str, *, now: int) -> None:
+        """A hint to whoever serves this Thread: something changed there that its owner did not do."""

@@ -431,6 +431,9 @@ class Store(Ties, Protocol):
     def old_marks(self, *, before: int, limit: int) -> list[OldMark]:
         """Objects with a mark left before `before`, oldest first."""
 
+    def hint_object_of(self, thread_id: str, *, now: int) -> None:
+        """Leave an old mark at a Thread's object, so that the next sweep wakes it: rows changed beside its workflow."""
+
     def objects_of_workers(self, workers: Sequence[str], *, limit: int) -> list[str]:
         """Objects last served by one of these workers that have nonterminal rows or a mark."""
 

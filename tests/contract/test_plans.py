@@ -81,6 +81,7 @@ def everything(world: World) -> None:
     store.objects_of_workers(["worker-1"], limit=10)
     store.objects_owed_by(["agent"], after="", limit=10)
     store.objects_owed_by(["agent"], after="", limit=10, ready_by=world.now)
+    store.hint_object_of(THREAD, now=world.now)
     store.clear_mark(THREAD, 99)
     store.read(ReadRequest(submission_id=claim.submission_id))
     for request in inspections(claim.submission_id):

@@ -187,6 +187,8 @@ def test_a_child_without_its_lineage_runs_nothing(lab):
     assert lab.state(family.child) == "admitted"
     family.recover()
     assert lab.state(family.child) == "ready"
+    marks = lab.store.old_marks(before=1, limit=9)
+    assert [mark.object_id for mark in marks] == [family.child_thread]
 
 
 # --- budget --------------------------------------------------------------------------------------------------------

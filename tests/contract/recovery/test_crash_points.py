@@ -1,6 +1,5 @@
 """Recovery dies before or after each of its writes; the next pass reaches the same history."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,59 +11,7 @@ from thread_objects.core.recovery import CompletedWithResult, Uncertain
 
 from .conftest import opened
 from .lab import Lab, declared
-
-WRITES = frozenset(
-    [
-        "append",
-        "apply_unknown_resolutions",
-        "claim_submission",
-        "deny_pending_approvals",
-        "finalize",
-        "finish",
-        "mark_input_applied",
-        "mark_unknown",
-        "materialize_and_ready",
-        "publish_queued_abort",
-        "release",
-        "renew",
-        "suspend",
-        "wake_suspended",
-    ]
-)
-
-
-class Killed(BaseException):
-    """The process is gone."""
-
-
-class Mortal:
-    """A store whose process dies at its n-th write, before or after the commit. Nothing it does later counts."""
-
-    def __init__(self, store: Any, dies_at: int | None, *, after: bool) -> None:
-        self._store = store
-        self._dies_at = dies_at
-        self._after = after
-        self.writes = 0
-        self._dead = False
-
-    def __getattr__(self, name: str) -> Any:
-        operation = getattr(self._store, name)
-        return self._write(operation) if name in WRITES else operation
-
-    def _write(self, operation: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if self._dead:
-                raise Killed
-            self.writes += 1
-            self._dead = self.writes == self._dies_at
-            if self._dead and not self._after:
-                raise Killed
-            answer = operation(*args, **kwargs)
-            if self._dead:
-                raise Killed
-            return answer
-
-        return call
+from .mortal import Killed, Mortal
 
 
 def lost_calls(lab: Lab) -> str:

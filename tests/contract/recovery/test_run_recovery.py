@@ -70,7 +70,7 @@ def parked(lab, count):
 
 def test_many_owners_of_one_thread_take_several_calls(lab):
     """SWP-001: 32 reports and a cursor, then the rest and none."""
-    parked(lab, 40)
+    debts(lab, 40)
     first = sweep(lab, thread=THREAD)
     second = sweep(lab, thread=THREAD, cursor=first.cursor)
     assert (len(first.work_reports), len(second.work_reports), second.cursor) == (32, 8, None)
@@ -98,9 +98,8 @@ def test_a_sweep_goes_on_inside_a_thread(lab):
     names = ["a", "b"]
     for name in names:
         for n in range(20):
-            owner(lab, name, f"k{n}")
-            lab.pass_lease()
-            lab.tear("UPDATE submissions SET claims = 1")
+            lab.submit(f"k{n}", thread=name)
+    lab.tear("UPDATE submissions SET claims = 1")
     first = sweep(lab)
     assert len(first.work_reports) == RECOVERY_OWNERS_MAX
     second = sweep(lab, cursor=first.cursor)
@@ -128,7 +127,7 @@ def test_what_nobody_owes_needs_no_sweep(lab):
 
 def test_cursors_of_another_selection_are_refused(lab):
     """SWP-004: a Thread's cursor serves neither another Thread nor a sweep, nor the reverse, nor another object."""
-    parked(lab, 33)
+    debts(lab, 33)
     of_thread = sweep(lab, thread=THREAD).cursor
     of_sweep = sweep(lab).cursor
     assert of_thread is not None and of_sweep is not None
@@ -242,18 +241,6 @@ def test_an_open_call_outlives_its_settled_submission(lab):
     lab.resolve(sid, "c001", ResolutionKind.COMPLETED_WITH_RESULT, result=1)
     assert sweep(lab).work_reports == ()
     assert lab.store.work_threads(THREAD, after=None, limit=9) == []
-
-
-def test_more_duties_than_a_call_takes_follow_by_cursor(lab):
-    """SWP-001: owners are owners, whether or not a row stands behind them."""
-    sid = debts(lab, 40)
-    owner(lab, THREAD, "k2")
-    lab.pass_lease()
-    first = sweep(lab, thread=THREAD)
-    second = sweep(lab, thread=THREAD, cursor=first.cursor)
-    assert (len(first.work_reports), second.cursor) == (32, None)
-    assert len(first.work_reports) + len(second.work_reports) == 41
-    assert {report.submission for report in second.work_reports} == {sid}
 
 
 def test_inventory_pages_are_bounded_and_an_empty_one_is_progress(lab, monkeypatch):
