@@ -249,6 +249,7 @@ class ThreadClient(Operating):
             message = valid(Schedule, lane=lane, due_at=instant_ms(due_at), cursor=cursor)
         except ValueError as error:
             raise InvalidInput(what=f"due_at: {error}") from None
+        await self._authorisation.check(Operation.WAKE, self._caller, thread_id)
         return await self._objects.update(thread_id, names.SCHEDULE, message, Scheduled, start=True)
 
     # --- alarms ---------------------------------------------------------------------------------------------------
@@ -289,7 +290,7 @@ class ThreadClient(Operating):
 
         `object_id`: the owner, where it is not the Thread itself.
         """
-        await self._authorisation.check(Operation.REPORT, self._caller, thread_id)
+        await self._authorisation.check(Operation.EXPLAIN, self._caller, thread_id)
         name = names.QUERY_RECOVERY_STATUS
         found = await self._objects.query(object_id or thread_id, name, thread_id, RecoveryStatus)
         return found.fault

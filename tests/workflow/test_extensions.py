@@ -1,17 +1,20 @@
 """Extensions on a real server: publication, projection, messages, lanes, recovery events, as one scripted set."""
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 
+from examples import notes
 from storage import StoreLimits, open_store
 from tests.contract.test_recovery_events import FAILURE
 from tests.deployment import connected, running_worker, until
@@ -468,3 +471,18 @@ async def test_a_schedule_during_a_wave_is_not_that_waves(settings: Settings, th
         await until(lambda: len(runs) == 2)
         await at_rest(client, thread_id)
         assert len(set(runs)) == 2
+
+
+async def test_the_example_indexes_what_its_tool_notes(
+    settings: Settings, thread_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """examples/notes.py, served and used as its docstring says: every note is in the index, none twice."""
+    monkeypatch.setattr(notes, "FOLDER", tmp_path / "notes")
+    async with served(settings, notes.extensions, notes.registry) as client:
+        said = ("buy milk", "call Ada", "water the plants")
+        receipts = [await client.submit(thread_id, "notes", text, key=text) for text in said]
+        assert (await client.wait(receipts[-1], timeout=20)).result == "Noted: water the plants."
+        index = tmp_path / "notes" / f"{thread_id}.index"
+        wanted = [["buy", "milk"], ["ada", "call"], ["plants", "the", "water"]]
+        await until(lambda: index.exists() and json.loads(index.read_text()) == wanted)
+        await at_rest(client, thread_id)
