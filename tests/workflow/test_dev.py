@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.workflow.command import BOUND_S, all_gone, eventually, running, threads
 from thread_objects.cli.exits import Exit
 
@@ -23,6 +25,15 @@ def dev(folder: Path, *extra: str, **env: str) -> Iterator[tuple["subprocess.Pop
         settings = dict(re.findall(r"export (THREADS_\w+)=(\S+)", shown))
         assert set(settings) == {"THREADS_ADDRESS", "THREADS_DATABASE_URL"}
         yield process, settings
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A `threads dev` for tests that only talk to one: its folder and its settings."""
+    folder = tmp_path_factory.mktemp("dev")
+    with dev(folder) as (_process, settings):
+        yield folder, settings
+    assert all_gone(folder)
 
 
 def test_dev_serves_persists_and_drains(tmp_path: Path):
@@ -62,13 +73,11 @@ def test_dev_starts_another_worker_for_one_that_died(tmp_path: Path):
     assert all_gone(tmp_path)
 
 
-def test_folder_belongs_to_one_dev(tmp_path: Path):
+def test_folder_belongs_to_one_dev(shared: tuple[Path, dict[str, str]]):
     """Two servers on one file would destroy it: the second one is refused at once."""
-    with dev(tmp_path):
-        second = threads("dev", *FREE_PORTS, cwd=tmp_path)
-        assert second.returncode == Exit.USAGE
-        assert "in use by another" in second.stderr
-    assert all_gone(tmp_path)
+    second = threads("dev", *FREE_PORTS, cwd=shared[0])
+    assert second.returncode == Exit.USAGE
+    assert "in use by another" in second.stderr
 
 
 def test_agents_that_cannot_be_served_are_told_in_one_line(tmp_path: Path):
@@ -82,39 +91,39 @@ def test_agents_that_cannot_be_served_are_told_in_one_line(tmp_path: Path):
     assert all_gone(tmp_path)
 
 
-def test_servers_out_of_reach_are_told_in_one_line(tmp_path: Path):
+def test_servers_out_of_reach_are_told_in_one_line(shared: tuple[Path, dict[str, str]]):
     """No Temporal server, or no database: one line, code 7, no traceback, from the client's verbs and the worker's."""
     nowhere = ("--address", "127.0.0.1:1")
-    with dev(tmp_path) as (_process, settings):
-        absent = "postgresql://nobody@127.0.0.1:1/none"
-        commands = (
-            ["report", "t", *nowhere],
-            ["submit", "t", "support", "x", *nowhere],
-            ["log", "t", "--database-url", absent],
-            ["worker", "--agents", "thread_objects.cli.demo_agents:registry", "--database-url", absent],
-        )
-        for command in commands:
-            env = {"THREADS_ADDRESS": settings["THREADS_ADDRESS"], "THREADS_CONNECT_TIMEOUT_S": "1"}
-            ended = threads(*command, cwd=tmp_path, **env)
-            assert ended.returncode == Exit.OUT_OF_REACH, (command, ended.stdout + ended.stderr)
-            assert "Traceback" not in ended.stderr
-            assert ended.stderr.strip().count("\n") == 0, ended.stderr
+    folder, settings = shared
+    absent = "postgresql://nobody@127.0.0.1:1/none"
+    commands = (
+        ["report", "t", *nowhere],
+        ["submit", "t", "support", "x", *nowhere],
+        ["log", "t", "--database-url", absent],
+        ["worker", "--agents", "thread_objects.cli.demo_agents:registry", "--database-url", absent],
+    )
+    for command in commands:
+        env = {"THREADS_ADDRESS": settings["THREADS_ADDRESS"], "THREADS_CONNECT_TIMEOUT_S": "1"}
+        ended = threads(*command, cwd=folder, **env)
+        assert ended.returncode == Exit.OUT_OF_REACH, (command, ended.stdout + ended.stderr)
+        assert "Traceback" not in ended.stderr
+        assert ended.stderr.strip().count("\n") == 0, ended.stderr
 
 
-def test_submission_that_nobody_sent_is_not_waited_for(tmp_path: Path):
+def test_submission_that_nobody_sent_is_not_waited_for(shared: tuple[Path, dict[str, str]]):
     """Waiting for an id that no Thread Object has heard of ends at once, on a known Thread and on an unknown one."""
-    with dev(tmp_path) as (_process, settings):
-        asked = threads("submit", "t", "support", "hello", "--wait", cwd=tmp_path, **settings)
-        assert asked.returncode == Exit.OK, asked.stderr
-        for thread in ("t", "unheard-of"):
-            for reads in (settings, {"THREADS_ADDRESS": settings["THREADS_ADDRESS"]}):
-                waited = threads("wait", thread, "key:absent", cwd=tmp_path, **reads)
-                assert waited.returncode == Exit.REFUSED, waited.stdout + waited.stderr
-                assert "not found" in waited.stderr
+    folder, settings = shared
+    asked = threads("submit", "t", "support", "hello", "--wait", cwd=folder, **settings)
+    assert asked.returncode == Exit.OK, asked.stderr
+    for thread in ("t", "unheard-of"):
+        for reads in (settings, {"THREADS_ADDRESS": settings["THREADS_ADDRESS"]}):
+            waited = threads("wait", thread, "key:absent", cwd=folder, **reads)
+            assert waited.returncode == Exit.REFUSED, waited.stdout + waited.stderr
+            assert "not found" in waited.stderr
 
 
-def test_exit_codes_survive_the_end_of_the_process(tmp_path: Path):
+def test_exit_codes_survive_the_end_of_the_process(shared: tuple[Path, dict[str, str]]):
     """A command's code is its answer's, however its process comes to an end (decision 0051)."""
-    with dev(tmp_path) as (_process, settings):
-        codes = [threads("status", "t", "key:absent", cwd=tmp_path, **settings).returncode for _ in range(12)]
+    folder, settings = shared
+    codes = [threads("status", "t", "key:absent", cwd=folder, **settings).returncode for _ in range(12)]
     assert codes == [Exit.REFUSED] * 12
