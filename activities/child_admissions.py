@@ -4,15 +4,12 @@ Rule guarded: one child for each request, whoever asks and how often; where nobo
 waited for.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 from thread_objects import failpoints
 from thread_objects.admission import Admitted, NotAdmitted
 from thread_objects.child_owner import ChildOwner
 from thread_objects.contract.messages import Receipt
 from thread_objects.contract.records import SubagentRequested
-from thread_objects.core.recovery import DelegationCall, Evidence, Snapshot, child_submit, lineage_batch
+from thread_objects.core.recovery import Evidence, Snapshot, child_submit, lineage_batch, with_admissions
 from thread_objects.core.recovery.delegation import ADMITTED, NOT_ADMITTED
 from thread_objects.errors import AdmissionLimitExceeded, AdmissionPolicyError, StoreUnavailable
 
@@ -31,16 +28,7 @@ class ChildAdmissions:
 
     def looked_up(self, snapshot: Snapshot, evidence: Evidence) -> Evidence:
         """The evidence with what the owner says of requested children that nothing else is known of."""
-        if not any(_unknown(call) for call in evidence.open_delegation_calls):
-            return evidence
-        attached = {row.call_id for row in snapshot.child_attachments}
-        calls: Sequence[DelegationCall] = [
-            replace(call, admission=self._admission(snapshot, call.request))
-            if _unknown(call) and call.request is not None and call.call_id not in attached
-            else call
-            for call in evidence.open_delegation_calls
-        ]
-        return replace(evidence, open_delegation_calls=tuple(calls))
+        return with_admissions(snapshot, evidence, lambda request: self._admission(snapshot, request))
 
     def find(self, snapshot: Snapshot, request: SubagentRequested) -> Receipt | None:
         """The child of a request, if it is known to exist."""
@@ -87,7 +75,3 @@ class ChildAdmissions:
             wanted = child_submit(snapshot, request).facts
             return found.receipt if wanted is not None and found.facts.parent == wanted.parent else None
         return None
-
-
-def _unknown(call: DelegationCall) -> bool:
-    return call.requested and not call.started and not call.joined and call.child_submission_id is None

@@ -16,10 +16,12 @@ from thread_objects.contract.operations import (
     ThreadExplanation,
     Unreadable,
 )
+from thread_objects.contract.records import SubagentRequested
 from thread_objects.contract.states import Outcome, SubmissionState
 from thread_objects.core.evidence import UndecodableRecord
 from thread_objects.core.explain import Facts, RetryContract, RowTimes, explain
 from thread_objects.core.obligations import age_seconds
+from thread_objects.core.recovery.delegation import ADMITTED, NOT_ADMITTED
 from thread_objects.errors import CorruptRecord, InvalidInput
 
 from . import faults, lanes, log, obligations, recoveries, submissions, surveys, verifications
@@ -181,6 +183,16 @@ def _facts(tx: Transaction, row: Submission, head: Submission | None, before: in
             unknown_since=dict(unknown),
             approval_since=dict(approvals),
         ),
+        admission=lambda request: _admission(tx, row.submission_id, request),
         behind=behind,
         fault=faults.read(tx, row.thread_id),
     )
+
+
+def _admission(tx: Transaction, parent: str, request: SubagentRequested) -> str:
+    """Whether a requested child is in this database, under its own key and as this parent's."""
+    child = submissions.find_key(tx, request.child_thread_id, request.child_principal, request.child_idempotency_key)
+    if child is None:
+        return NOT_ADMITTED
+    mine = (child.parent_submission_id, child.parent_call_id) == (parent, request.tool_call_id)
+    return ADMITTED if mine else "indeterminate"

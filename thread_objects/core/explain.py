@@ -12,6 +12,7 @@ from typing import Literal
 from thread_objects.contract import limits
 from thread_objects.contract import operations as o
 from thread_objects.contract.messages import LogRecord
+from thread_objects.contract.records import SubagentRequested
 from thread_objects.contract.states import Outcome, ResolutionKind, SubmissionState
 from thread_objects.contract.views import Fault
 from thread_objects.contract.wire import Json
@@ -27,6 +28,7 @@ from thread_objects.core.recovery import (
     predicted_disposition,
     tag,
     unknown_intent,
+    with_admissions,
 )
 from thread_objects.core.recovery.decisions import ApplyUnknownResolutions
 
@@ -58,6 +60,8 @@ class Facts:
     outcome: Outcome | None
     claims: int
     times: RowTimes
+    admission: Callable[[SubagentRequested], str]
+    """Whether a requested child exists: `admitted`, `not-admitted` or `indeterminate`."""
     behind: o.BehindView | None = None
     fault: Fault | None = None
 
@@ -65,7 +69,7 @@ class Facts:
 def explain(facts: Facts, now: int, *, retry_contract: RetryContract | None = None) -> o.Explanation:
     """Explain one Submission. Raises `UndecodableRecord` for a record that this version cannot read."""
     snapshot, times = facts.snapshot, facts.times
-    evidence = evidence_of(snapshot, facts.records, facts.host_records)
+    evidence = with_admissions(snapshot, evidence_of(snapshot, facts.records, facts.host_records), facts.admission)
     decision = classify(snapshot, evidence)
     contract = _contract(snapshot, evidence, decision, retry_contract)
     state_since = {

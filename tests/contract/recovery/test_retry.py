@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from activities.retrying import retry_submission
+from tests.contract.recovery.family import STEPS, Family
 from tests.contract.recovery.lab import THREAD, Lab, declared
 from thread_objects.contract import ids
 from thread_objects.contract.operations import InspectRequest, Operation
@@ -176,6 +177,15 @@ def test_a_blocked_thread_is_not_claimed_whoever_asks(lab: Lab):
     assert owner is not None
     assert (owner.attempt_id, owner.epoch) == ("attempt-1", 1)  # nobody has claimed since
     assert lab.store.fault(THREAD) is None
+
+
+@pytest.mark.parametrize("last", [step for step in STEPS if step not in {"suspend", "child"}])
+def test_what_explain_predicts_is_what_a_retry_executes(lab: Lab, last: str):
+    """At each crash point of a delegation, also where only the child's own row tells: decision and disposition agree."""
+    family = Family(lab).upto(last)
+    lab.pass_lease()
+    told = predicted(lab, family.sid)
+    assert retry(lab, family.sid) == told
 
 
 def test_another_threads_submission_is_not_found(lab: Lab):

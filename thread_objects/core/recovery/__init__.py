@@ -16,6 +16,7 @@ from thread_objects.core.recovery.children import ZERO_CONSUMED as ZERO_CONSUMED
 from thread_objects.core.recovery.children import child_submit as child_submit
 from thread_objects.core.recovery.children import lineage_batch as lineage_batch
 from thread_objects.core.recovery.children import started_batch as started_batch
+from thread_objects.core.recovery.children import with_admissions as with_admissions
 from thread_objects.core.recovery.classify import APPROVAL_PENDING as APPROVAL_PENDING
 from thread_objects.core.recovery.classify import WAITING_FOR_CHILD as WAITING_FOR_CHILD
 from thread_objects.core.recovery.classify import classify as classify

@@ -3,6 +3,9 @@
 Rule guarded: nothing here needs the tool that asked for the child; whoever finds the request can finish what it began.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from thread_objects.contract import ids
 from thread_objects.contract.messages import AdmissionFacts, ParentLink, Receipt, Submit
 from thread_objects.contract.records import (
@@ -13,6 +16,7 @@ from thread_objects.contract.records import (
     SubagentStarted,
 )
 from thread_objects.contract.wire import Json
+from thread_objects.core.recovery.evidence import DelegationCall, Evidence
 from thread_objects.core.recovery.snapshot import Snapshot
 
 ZERO_CONSUMED: Json = {"consumed": {"inputTokens": 0, "outputTokens": 0, "toolCalls": 0, "turns": 0}}
@@ -70,3 +74,24 @@ def _link(snapshot: Snapshot, request: SubagentRequested) -> ParentLink:
 def _batch(record_id: str, payload: SubagentLineageRecorded | SubagentStarted, now: int, deployment_id: str) -> Batch:
     record = Record(record_id=record_id, created_at=now, deployment_id=deployment_id, payload=payload)
     return Batch(batch_id=record_id, records=(record,))
+
+
+def with_admissions(snapshot: Snapshot, evidence: Evidence, admission: Callable[[SubagentRequested], str]) -> Evidence:
+    """The evidence with what is known of requested children that neither log nor row tell of.
+
+    `admission` says of a request `admitted`, `not-admitted` or `indeterminate`; it is asked where that decides.
+    """
+    if not any(_unseen(call) for call in evidence.open_delegation_calls):
+        return evidence
+    attached = {row.call_id for row in snapshot.child_attachments}
+    calls = (
+        replace(call, admission=admission(call.request))
+        if _unseen(call) and call.request is not None and call.call_id not in attached
+        else call
+        for call in evidence.open_delegation_calls
+    )
+    return replace(evidence, open_delegation_calls=tuple(calls))
+
+
+def _unseen(call: DelegationCall) -> bool:
+    return call.requested and not call.started and not call.joined and call.child_submission_id is None
