@@ -33,6 +33,7 @@ from thread_objects.contract.views import Registry as RegistryView
 from thread_objects.errors import ConfigError, ThreadError
 from thread_objects.extensions import Extensions, load_extensions
 from thread_objects.objects import Objects
+from thread_objects.placement import Placement
 from thread_objects.ports import Store
 from thread_objects.settings import Settings, load_settings
 
@@ -100,6 +101,7 @@ class WorkerProcess:
             raise ConfigError(setting="database_url", reason="a worker needs a database")
         self._settings = settings
         self._registry = registry
+        Placement(settings.placement)  # clients place; a worker only refuses a setting that nobody could use
         self._extensions = extensions or Extensions()
         if authoriser is None and settings.authoriser is not None:
             authoriser = load_authoriser(settings.authoriser)

@@ -108,7 +108,9 @@ class LedgerActivities:
     @translated
     def survey(self, request: SurveyRequest) -> SurveyAnswer:
         """Read the control view of an object."""
-        survey = self._with_recipients(request.object_id, self._store.survey(request.object_id))
+        survey = self._with_recipients(
+            request.object_id, self._store.survey(request.object_id, request.page, request.discover_after)
+        )
         news = self._installed if request.installed != self._installed.digest else None
         return SurveyAnswer(survey=survey, registry=self._registry, installed=news)
 
@@ -129,6 +131,7 @@ class LedgerActivities:
     @translated
     def read(self, request: ReadRequest) -> ReadAnswer:
         """One read for a client without a database."""
-        if self._authorisation.installed:
+        # Who owns a Thread is where to ask, no answer.
+        if self._authorisation.installed and request.owner_of is None:
             self._authorisation.refuse(asked_by_read(request))
         return self._store.read(request)

@@ -8,14 +8,16 @@ admitted row is a ready one. Only a child waits `admitted`, for its lineage.
 
 from thread_objects.admission import AdmissionRules
 from thread_objects.contract import ids
+from thread_objects.contract.limits import HOST_THREADS_MAX
 from thread_objects.contract.messages import Receipt, Submit
 from thread_objects.contract.states import SubmissionState
 from thread_objects.core import batches, digests
 from thread_objects.core.canonical import Unpersistable, byte_length, canonical, escape_text
-from thread_objects.errors import AdmissionConflict, AdmissionLimitExceeded, InvalidInput, LedgerError
+from thread_objects.errors import AdmissionConflict, AdmissionLimitExceeded, InvalidInput
 
 from . import admitting, lanes, log, submissions
 from .engine import Transaction
+from .lanes import refuse_elsewhere
 from .limits import StoreLimits
 from .submissions import OPEN, Submission
 
@@ -33,6 +35,7 @@ def admit(
     rules: AdmissionRules,
     deployment_id: str,
     now: int,
+    shared_host: bool = False,
 ) -> tuple[Receipt, bool]:
     """Admit, or answer a known key. Second value: whether this batch item was the one that admitted it."""
     text = _canonical_input(submit)
@@ -42,13 +45,15 @@ def admit(
     if known is not None:
         return _replay(submit, known, digest, facts, source)
     lane = lanes.lock(tx, submit.thread_id)
+    if lane is not None:
+        refuse_elsewhere(lane.thread_id, lane.object_id, object_id)
     depth = _check_limits(tx, submit, lane, text, limits)
+    if shared_host and depth == 0:
+        _check_host(tx, object_id)
     if submit.facts is not None or rules.policy is not None:
         admitting.judge(tx, submit, lane, rules, nonterminal=depth)
     if lane is None:
         lane = lanes.create(tx, submit.thread_id, object_id, now=now)
-    elif lane.object_id != object_id:
-        raise LedgerError(f"thread {submit.thread_id} belongs to object {lane.object_id}", operation="admit")
     lane = ensure_materialized(tx, lane, submit.agent_id, deployment_id=deployment_id, now=now)
     lane = lanes.next_in_queue(tx, lane)
     receipt = Receipt(
@@ -155,6 +160,17 @@ def receipt_of(row: Submission, *, replayed: bool) -> Receipt:
         admitted_at=row.admitted_at,
         replayed=replayed,
     )
+
+
+def _check_host(tx: Transaction, object_id: str) -> None:
+    """A Thread that owes nothing yet is refused where its host owes as many as one scan can hold."""
+    row = tx.one(
+        "SELECT COUNT(*) FROM (SELECT DISTINCT thread_id FROM submissions WHERE object_id = :object_id"
+        f" AND {OPEN} LIMIT :most) AS owing",
+        {"object_id": object_id, "most": HOST_THREADS_MAX},
+    )
+    if row is not None and row[0] >= HOST_THREADS_MAX:
+        raise AdmissionLimitExceeded(limit="host-threads", actual=row[0], maximum=HOST_THREADS_MAX)
 
 
 def _check_limits(tx: Transaction, submit: Submit, lane: lanes.Lane | None, text: str, limits: StoreLimits) -> int:

@@ -4,6 +4,7 @@ Rule guarded: an item checks everything before it writes anything, so a refusal 
 carries the batch's id and its arrival number, so that the same batch met again answers as the first time.
 """
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from thread_objects.admission import AdmissionRules
@@ -14,6 +15,7 @@ from thread_objects.errors import StoreUnavailable, ThreadError
 
 from . import aborts, admission, approvals, lanes, marks, surveys, unknown
 from .engine import Transaction
+from .lanes import refuse_elsewhere
 from .limits import StoreLimits
 
 
@@ -28,19 +30,27 @@ def apply(
     now: int,
 ) -> ApplyAnswer:
     """Apply the items in order, leave the object's mark, and read its survey."""
-    lanes.lock_all(tx, {item.mutation.thread_id for item in request.items})
+    threads = {item.mutation.thread_id for item in request.items}
+    placed = lanes.lock_all(tx, threads)
     answers = tuple(
-        _apply_item(tx, item, request, registry=registry, limits=limits, rules=rules, now=now) for item in request.items
+        _apply_item(tx, item, request, placed, registry=registry, limits=limits, rules=rules, now=now)
+        for item in request.items
     )
     marks.leave(tx, request, worker=worker, now=now)
     tx.notify = True
-    return ApplyAnswer(answers=answers, survey=surveys.survey(tx, request.object_id), registry=registry)
+    survey = (
+        surveys.touched(tx, request.object_id, threads)
+        if request.shared_host
+        else surveys.survey(tx, request.object_id)
+    )
+    return ApplyAnswer(answers=answers, survey=survey, registry=registry)
 
 
 def _apply_item(
     tx: Transaction,
     item: Item,
     request: ApplyRequest,
+    placed: Mapping[str, str],
     *,
     registry: Registry,
     limits: StoreLimits,
@@ -52,6 +62,7 @@ def _apply_item(
     if tx.careful:
         tx.run("SAVEPOINT item", {})  # only a careful run can find a conflict after it has written
     try:
+        refuse_elsewhere(mutation.thread_id, placed.get(mutation.thread_id), request.object_id)
         match mutation:
             case Submit():
                 receipt, progress = admission.admit(
@@ -63,6 +74,7 @@ def _apply_item(
                     rules=rules,
                     deployment_id=registry.key,
                     now=now,
+                    shared_host=request.shared_host,
                 )
                 return ItemAnswer(n=item.n, receipt=receipt, progress=progress)
             case Abort():

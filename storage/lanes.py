@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from thread_objects.contract.limits import LEASE_MS
 from thread_objects.core.digests import EMPTY_TAIL
-from thread_objects.errors import FenceRejected, NotFound, OwnershipLost
+from thread_objects.errors import FenceRejected, NotFound, OwnershipLost, ThreadPlacedElsewhere
 from thread_objects.ports import Claim, Tail
 
 from .engine import Transaction, listed
@@ -64,10 +64,19 @@ def locked(tx: Transaction, thread_id: str) -> Lane:
     return lane
 
 
-def lock_all(tx: Transaction, thread_ids: set[str]) -> None:
-    """Lock several Threads in the one order that everybody uses."""
+def lock_all(tx: Transaction, thread_ids: set[str]) -> dict[str, str]:
+    """Lock several Threads in the one order that everybody uses. Answers which object each of them belongs to."""
     names, params = listed("thread", sorted(thread_ids))
-    tx.all(f"SELECT thread_id FROM threads WHERE thread_id IN {names} ORDER BY thread_id FOR UPDATE", params)
+    rows = tx.all(
+        f"SELECT thread_id, object_id FROM threads WHERE thread_id IN {names} ORDER BY thread_id FOR UPDATE", params
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def refuse_elsewhere(thread_id: str, owner: str | None, object_id: str) -> None:
+    """A Thread belongs to the object that admitted its first input, whatever a placement says since."""
+    if owner is not None and owner != object_id:
+        raise ThreadPlacedElsewhere(thread_id=thread_id, object_id=owner)
 
 
 def look(tx: Transaction, thread_id: str) -> Lane | None:

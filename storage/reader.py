@@ -68,6 +68,10 @@ class SqlReader:
         """One question of an operator."""
         return self._database.read(lambda tx: inspections.answer(tx, request, now=now, retry_contract=None))
 
+    def owner(self, thread_id: str) -> str | None:
+        """The Thread Object that owns a Thread."""
+        return self._database.read(lambda tx: reads.owner(tx, thread_id))
+
     def tails(self, thread_ids: Sequence[str]) -> dict[str, int]:
         """How long the logs of these Threads are."""
         return self._database.read(lambda tx: inspections.tails(tx, thread_ids))

@@ -28,6 +28,12 @@ def of_thread(found: SubmissionStatus | None, thread_id: str | None) -> Submissi
     return None if found is not None and thread_id not in (None, found.thread_id) else found
 
 
+def owner(tx: Transaction, thread_id: str) -> str | None:
+    """The Thread Object that owns a Thread."""
+    lane = lanes.look(tx, thread_id)
+    return None if lane is None else lane.object_id
+
+
 def find(tx: Transaction, thread_id: str, principal: str, key: str) -> SubmissionStatus | None:
     """The Submission of an idempotency key."""
     row = submissions.find_key(tx, thread_id, principal, key)
@@ -62,6 +68,8 @@ def settled_among(tx: Transaction, submission_ids: Sequence[str]) -> dict[str, S
 
 def answer(tx: Transaction, request: ReadRequest) -> ReadAnswer:
     """One read of a client without a database. A page may be short: it fits the wire and holds at least one record."""
+    if request.owner_of is not None:
+        return ReadAnswer(object_id=owner(tx, request.owner_of))
     found = None
     if request.submission_id is not None:
         found = of_thread(status(tx, request.submission_id), request.thread_id)

@@ -13,7 +13,7 @@ from thread_objects.contract.operations import InspectAnswer, InspectRequest
 from thread_objects.contract.records import Batch, SubmissionSettled
 from thread_objects.contract.recovery_events import EventStanding, RecoveryEvent
 from thread_objects.contract.retention import RetentionCursor, RetentionPage, RetentionPolicy
-from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
+from thread_objects.contract.views import Fault, Page, Registry, Survey, ThreadView
 from thread_objects.core.archive import ArchiveDefect
 from thread_objects.core.explain import RetryContract
 from thread_objects.core.recovery import Snapshot
@@ -114,10 +114,18 @@ class SqlStore(SqlTies):
             else:
                 registry = applied.registry
                 answers.extend(applied.answers)
-        return ApplyAnswer(answers=tuple(answers), survey=self.survey(request.object_id), registry=registry)
+        return ApplyAnswer(answers=tuple(answers), survey=self._after(request), registry=registry)
 
-    def survey(self, object_id: str) -> Survey:
-        """The folded control view of an object."""
+    def _after(self, request: ApplyRequest) -> Survey:
+        if not request.shared_host:
+            return self.survey(request.object_id)
+        threads = [item.mutation.thread_id for item in request.items]
+        return self._database.read(lambda tx: surveys.touched(tx, request.object_id, threads))
+
+    def survey(self, object_id: str, page: Page | None = None, discover_after: str | None = None) -> Survey:
+        """The folded control view of an object, or one page of a shared host's."""
+        if page is not None:
+            return self._database.read(lambda tx: surveys.page(tx, object_id, page, discover_after))
         return self._database.read(lambda tx: surveys.survey(tx, object_id))
 
     def view(self, thread_id: str) -> ThreadView:

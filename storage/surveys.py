@@ -5,16 +5,16 @@ Rule guarded: a view is one moment. Everything that changes comes from a single 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from thread_objects.contract.limits import DUTY_THREADS_MAX
+from thread_objects.contract.limits import DUTY_THREADS_MAX, HOST_PAGE_THREADS
 from thread_objects.contract.states import SubmissionState
-from thread_objects.contract.views import Survey, ThreadView
+from thread_objects.contract.views import Page, Survey, ThreadView
 from thread_objects.core import views
 from thread_objects.core.views import Group
 
 from . import lanes, open_calls
-from .engine import Transaction
+from .engine import Params, Transaction, listed
 from .submissions import OPEN
 
 SURVEY_THREADS_MAX = 4_096
@@ -33,6 +33,7 @@ _BESIDE = (
 do for settled Submissions. One statement: every survey pays for it, and almost none finds anything.
 """
 
+_Groups = defaultdict[str, list[Group]]
 _GROUPED = "state, CASE WHEN abort_at IS NULL THEN 0 ELSE 1 END AS aborted, COUNT(*), MIN(queue_sequence)"
 
 
@@ -61,30 +62,93 @@ def view_of(tx: Transaction, thread_id: str) -> ThreadView:
 
 def survey(tx: Transaction, object_id: str) -> Survey:
     """All Threads of an object with nonterminal rows, in code-point order of their ids."""
-    groups: defaultdict[str, list[Group]] = defaultdict(list)
+    groups = _grouped(tx, object_id, "", {"limit": SURVEY_THREADS_MAX + 1})
+    threads = sorted(groups)
+    truncated = len(threads) > SURVEY_THREADS_MAX
+    return _folded(tx, object_id, groups, threads[:SURVEY_THREADS_MAX], truncated=truncated)
+
+
+def page(tx: Transaction, object_id: str, asked: Page, discover_after: str | None = None) -> Survey:
+    """One page of a round over a shared host's Threads with nonterminal rows, in code-point order of their ids.
+
+    Said of each page: all such Threads between its bounds at one moment. Threads that come or go between two pages are
+    those of a newer generation. Threads with duties of their own are listed from behind `discover_after`, and from
+    the first one where none is left there.
+    """
+    limit = HOST_PAGE_THREADS
+    groups = _behind(tx, object_id, asked.after, asked.origin if asked.wrapped else None, limit + 1)
+    found = sorted(groups)
+    if len(found) > limit:
+        following = asked.model_copy(update={"after": found[limit - 1]})
+        return _folded(tx, object_id, groups, found[:limit], following=following, discover_after=discover_after)
+    if asked.wrapped or not asked.origin:
+        return _folded(tx, object_id, groups, found, discover_after=discover_after)
+    room = limit - len(found)
+    before = _behind(tx, object_id, None, asked.origin, room + 1)
+    first = sorted(before)
+    rest = None
+    if len(first) > room:
+        rest = Page(after=first[room - 1] if room else None, origin=asked.origin, wrapped=True)
+    return _folded(
+        tx, object_id, {**groups, **before}, sorted(found + first[:room]), following=rest, discover_after=discover_after
+    )
+
+
+def touched(tx: Transaction, object_id: str, thread_ids: Iterable[str]) -> Survey:
+    """The Threads of one batch, of this object: what a shared host is answered, however many others it owns."""
+    names, params = listed("thread", sorted(set(thread_ids)))
+    groups = _grouped(tx, object_id, f" AND thread_id IN {names}", {**params, "limit": len(params)})
+    survey = _folded(tx, object_id, groups, sorted(params.values()))
+    return survey.model_copy(update={"partial": True})
+
+
+def _behind(tx: Transaction, object_id: str, after: str | None, until: str | None, limit: int) -> _Groups:
+    bounds = (" AND thread_id > :after" if after is not None else "") + (
+        " AND thread_id <= :until" if until is not None else ""
+    )
+    given = {"after": after, "until": until}
+    return _grouped(
+        tx, object_id, bounds, {"limit": limit, **{name: value for name, value in given.items() if value is not None}}
+    )
+
+
+def _grouped(tx: Transaction, object_id: str, where: str, params: Params) -> _Groups:
+    groups: _Groups = defaultdict(list)
     for thread_id, *row in tx.all(
         f"SELECT thread_id, {_GROUPED} FROM submissions WHERE object_id = :object_id AND {OPEN}"
         " AND thread_id IN (SELECT DISTINCT thread_id FROM submissions WHERE object_id = :object_id"
-        f" AND {OPEN} ORDER BY thread_id LIMIT :limit) GROUP BY thread_id, state, aborted",
-        {"object_id": object_id, "limit": SURVEY_THREADS_MAX + 1},
+        f" AND {OPEN}{where} ORDER BY thread_id LIMIT :limit) GROUP BY thread_id, state, aborted",
+        {**params, "object_id": object_id},
     ):
         groups[thread_id].append(_group(*row))
-    threads = sorted(groups)
-    truncated = len(threads) > SURVEY_THREADS_MAX
-    threads = threads[:SURVEY_THREADS_MAX]
+    return groups
+
+
+def _folded(
+    tx: Transaction,
+    object_id: str,
+    groups: Mapping[str, list[Group]],
+    threads: list[str],
+    *,
+    truncated: bool = False,
+    following: Page | None = None,
+    discover_after: str | None = None,
+) -> Survey:
     heads = [(thread, head.lowest) for thread in threads if (head := views.head_group(groups[thread])) is not None]
     identities = _identities(tx, heads)
     beside = tx.all(_BESIDE, {"object_id": object_id})
     retries: dict[str, int] = {row[1]: row[2] for row in beside if row[0] == _FAULT}
     duties = sorted(row[1] for row in beside if row[0] == _DUTY)
+    behind = [thread for thread in duties if thread > (discover_after or "")] or duties
     calls = open_calls.waiting(tx, object_id) if any(_somebody_waits(groups[thread]) for thread in threads) else {}
     return Survey(
         threads=tuple(
             views.fold(thread, groups[thread], identities.get(thread), retries.get(thread), calls.get(thread, ()))
             for thread in threads
         ),
-        truncated=truncated or len(duties) > DUTY_THREADS_MAX,
-        duties=tuple(duties[:DUTY_THREADS_MAX]),
+        truncated=truncated or len(behind) > DUTY_THREADS_MAX,
+        duties=tuple(behind[:DUTY_THREADS_MAX]),
+        following=following,
         event_sequence=next((row[2] for row in beside if row[0] == _EVENTS), 0),
     )
 

@@ -17,8 +17,8 @@ from thread_objects.contract.operations import InspectRequest, Operation
 from thread_objects.contract.reports import RefusedInput, StatusView
 from thread_objects.errors import ConfigError, NotFound, OperationDenied, SignalRefused, ThreadError
 from thread_objects.inspecting import Inspecting
-from thread_objects.objects import Objects
 from thread_objects.reading import Reading
+from thread_objects.routing import Routes
 from thread_objects.waiting import SettlementWatch
 
 SIGHT_S = 2.0
@@ -45,7 +45,7 @@ class Awaiting:
     """The waits of one client."""
 
     def __init__(
-        self, objects: Objects, reading: Reading, inspecting: Inspecting, watch: SettlementWatch | None
+        self, objects: Routes, reading: Reading, inspecting: Inspecting, watch: SettlementWatch | None
     ) -> None:
         self._objects = objects
         self._reading = reading

@@ -50,7 +50,9 @@ from thread_objects.errors import InvalidInput, WaitTimeout
 from thread_objects.inspecting import Inspecting
 from thread_objects.objects import Objects, wire_bytes
 from thread_objects.operating import Operating, identity
+from thread_objects.placement import Placement
 from thread_objects.reading import Reading
+from thread_objects.routing import Routes
 from thread_objects.settings import Settings, load_settings
 from thread_objects.validating import valid
 from thread_objects.waiters import Waiters
@@ -67,9 +69,10 @@ class ThreadClient(Operating):
         self._temporal = temporal
         self._authorisation = authorisation(authoriser, settings.authoriser)
         self._caller = settings.caller or LOCAL
-        self._objects = Objects(temporal, settings)
-        self._reading = Reading(temporal, self._objects, settings)
-        self._inspecting = Inspecting(temporal, self._objects, self._reading, settings)
+        objects = Objects(temporal, settings)
+        self._reading = Reading(temporal, objects, settings)
+        self._objects = Routes(objects, Placement(settings.placement), self._reading.owner)
+        self._inspecting = Inspecting(temporal, objects, self._reading, settings)
         self._watch = SettlementWatch(self._reading.open_reader) if settings.database_url else None
         self._awaiting = Awaiting(self._objects, self._reading, self._inspecting, self._watch)
         self._waiters = Waiters()
@@ -281,9 +284,21 @@ class ThreadClient(Operating):
     # --- reads ------------------------------------------------------------------------------------------------------
 
     async def report(self, thread_id: str) -> ObjectReport:
-        """The Thread Object's own view: what is owed, what blocks it, what will happen next."""
+        """The Thread Object's own view: what is owed, what blocks it, what will happen next.
+
+        Of a shared host the lists by Thread hold this Thread's; everything else is the host's.
+        """
         await self._authorisation.check(Operation.REPORT, self._caller, thread_id)
-        return await self._objects.query(thread_id, names.QUERY_REPORT, None, ObjectReport)
+        return await self._objects.query(thread_id, names.QUERY_REPORT, thread_id, ObjectReport)
+
+    async def object_id(self, thread_id: str) -> str:
+        """The Thread Object that owns the Thread: as storage says, else as the placement says for a new one."""
+        return await self._objects.owner(thread_id)
+
+    async def object_report(self, object_id: str) -> ObjectReport:
+        """The report of a Thread Object by its own id: of a shared host with all its Threads (the first 256)."""
+        await self._authorisation.check(Operation.REPORT, self._caller, object_id)
+        return await self._objects.objects.query(object_id, names.QUERY_REPORT, None, ObjectReport)
 
     async def recovery_status(self, thread_id: str, *, object_id: str | None = None) -> Fault | None:
         """The retained failure of a Thread's recovery; None when none is known, which is no proof of health.
@@ -292,7 +307,8 @@ class ThreadClient(Operating):
         """
         await self._authorisation.check(Operation.EXPLAIN, self._caller, thread_id)
         name = names.QUERY_RECOVERY_STATUS
-        found = await self._objects.query(object_id or thread_id, name, thread_id, RecoveryStatus)
+        owner = object_id or await self.object_id(thread_id)
+        found = await self._objects.objects.query(owner, name, thread_id, RecoveryStatus)
         return found.fault
 
     async def status(self, submission_id: str, *, thread_id: str | None = None) -> SubmissionStatus | None:

@@ -174,6 +174,15 @@ class LedgerError(ThreadError):
     operation: str
 
 
+class ThreadPlacedElsewhere(ThreadError):
+    """Another Thread Object owns this Thread; `object_id` names it. A client goes there by itself."""
+
+    code = "ThreadPlacedElsewhere"
+    summary = "another object owns the thread"
+    thread_id: str
+    object_id: str
+
+
 class ThreadNotMaterialized(ThreadError):
     """The Thread has no log yet."""
 

@@ -12,6 +12,7 @@ from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
+from thread_objects import placement
 from thread_objects.calls import RETRY_S, call
 from thread_objects.connection import resolve
 from thread_objects.contract import limits, names
@@ -34,6 +35,8 @@ UPDATES_IN_FLIGHT = 8
 def object_config(settings: Settings) -> ObjectConfig:
     """What an object is started with, whoever starts it."""
     return ObjectConfig(
+        shared_host=settings.placement != placement.NONE,
+        native_slots=settings.native_slots,
         alarm_backoff_base_ms=settings.alarm_backoff_base_ms,
         alarm_backoff_cap_ms=settings.alarm_backoff_cap_ms,
         heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
@@ -66,7 +69,11 @@ class Objects:
         """Any call of the Temporal client, with the bounds and errors of `thread_objects.calls`."""
         return await call(attempt, object_id=object_id, address=self._address)
 
-    async def signal(self, object_id: str, name: str, message: Wire) -> None:
+    def _start(self, *, shared: bool) -> ObjectStart:
+        config = self._config
+        return ObjectStart(config=config.model_copy(update={"shared_host": True}) if shared else config)
+
+    async def signal(self, object_id: str, name: str, message: Wire, *, shared: bool = False) -> None:
         """Signal, starting the object if it is not there. Returns when the server has it."""
 
         async def existing() -> None:
@@ -75,7 +82,7 @@ class Objects:
         async def with_start() -> None:
             await self._temporal.start_workflow(
                 names.WORKFLOW_TYPE,
-                ObjectStart(config=self._config),
+                self._start(shared=shared),
                 id=object_id,
                 task_queue=self._task_queue,
                 task_timeout=TASK_TIMEOUT,
@@ -106,8 +113,10 @@ class Objects:
             self._met.popitem(last=False)
         return answer
 
-    async def update(self, object_id: str, name: str, message: Wire, answer: type[T], *, start: bool = False) -> T:
-        """Update, and its typed answer; with `start` the object is started if it is not there."""
+    async def update(
+        self, object_id: str, name: str, message: Wire, answer: type[T], *, start: bool = False, shared: bool = False
+    ) -> T:
+        """Update, and its typed answer; with `start` the object is started where it is not, as a host if `shared`."""
         update_bytes = wire_bytes(message)
         if update_bytes > limits.UPDATE_BYTES_MAX:
             raise InvalidInput(what=name, limit="wire-bytes", actual=update_bytes, maximum=limits.UPDATE_BYTES_MAX)
@@ -115,7 +124,7 @@ class Objects:
         async def with_start() -> T:
             operation: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
                 names.WORKFLOW_TYPE,
-                ObjectStart(config=self._config),
+                self._start(shared=shared),
                 id=object_id,
                 task_queue=self._task_queue,
                 task_timeout=TASK_TIMEOUT,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from thread_objects.authorising import Authorisation
     from thread_objects.awaiting import Awaiting
     from thread_objects.inspecting import Inspecting
-    from thread_objects.objects import Objects
+    from thread_objects.routing import Routes
     from thread_objects.waiters import Waiters
 
 
@@ -41,7 +41,7 @@ class Operating:
     _awaiting: Awaiting
     _caller: str
     _inspecting: Inspecting
-    _objects: Objects
+    _objects: Routes
     _waiters: Waiters
 
     async def explain(self, submission: str | PendingReceipt, *, thread_id: str | None = None) -> Explanation:
@@ -118,15 +118,15 @@ class Operating:
         request = InspectRequest(
             operation=Operation.EXPLAIN, submission_id=submission_id, thread_id=thread_id, caller=author
         )
-        object_id = thread_id
         if thread_id is None:
             # Only storage knows whose it is.
             found = (await self._inspecting.ask(request)).explanation
             if found is None:
                 raise NotFound(what="submission", id=submission_id)
-            object_id, thread_id = found.object_id, found.thread_id
+            thread_id = found.thread_id
+            self._objects.learn(thread_id, found.object_id)
         message = valid(Retry, thread_id=thread_id, submission_id=submission_id, author=author, reason=reason)
-        return await self._objects.update(object_id or thread_id, names.RETRY, message, RetryAnswer)
+        return await self._objects.update(thread_id, names.RETRY, message, RetryAnswer)
 
     async def wake(self, thread_id: str) -> AlarmView:
         """A hint to look again. Grants nothing and changes no ownership; returns the alarm slot."""

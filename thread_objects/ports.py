@@ -29,7 +29,7 @@ from thread_objects.contract.recovery_events import EventStanding, RecoveryEvent
 from thread_objects.contract.retention import RetentionCursor, RetentionPage, RetentionPolicy
 from thread_objects.contract.states import SubmissionState
 from thread_objects.contract.sweeps import WorkOwner
-from thread_objects.contract.views import Fault, Registry, Survey, ThreadView
+from thread_objects.contract.views import Fault, Page, Registry, Survey, ThreadView
 from thread_objects.core.explain import RetryContract
 from thread_objects.core.faults import RecoveryFailure as RecoveryFailure  # noqa: PLC0414 - named by the Store
 from thread_objects.core.recovery import LostCall, Reconciled, Snapshot
@@ -209,8 +209,8 @@ class Store(Ties, Protocol):
         claimed row publishes the aborted settlement here (QueuedAbort). Leaves `request.mark` on the object.
         """
 
-    def survey(self, object_id: str) -> Survey:
-        """The folded control view of all nonterminal rows of an object."""
+    def survey(self, object_id: str, page: Page | None = None, discover_after: str | None = None) -> Survey:
+        """The folded control view of all nonterminal rows of an object, or of a page of a host (see `surveys.page`)."""
 
     def view(self, thread_id: str) -> ThreadView:
         """The folded control view of one Thread."""
@@ -476,6 +476,9 @@ class Reader(Protocol):
     def settlements(self, submission_ids: Sequence[str]) -> dict[str, Settlement]:
         """The settlements among these ids."""
 
+    def owner(self, thread_id: str) -> str | None:
+        """The Thread Object that owns a Thread; None for a Thread that does not exist."""
+
     def log(self, thread_id: str, *, after: int, limit: int) -> list[LogRecord]:
         """Records past a sequence; empty for a Thread that does not exist."""
 
@@ -486,10 +489,7 @@ class Reader(Protocol):
         """How long the logs of these Threads are; nothing for a Thread that does not exist."""
 
     def wait_for_change(self, timeout_ms: int) -> bool:
-        """Return when something was committed since the last call (True), or after `timeout_ms` (False).
-
-        PostgreSQL: LISTEN on a connection of its own. SQLite: a short poll of the file's change counter.
-        """
+        """Return when something was committed since the last call (True), or after `timeout_ms` (False)."""
 
     def quicken(self) -> None:
         """Somebody new waits: look often again. May be called from another thread than the one that waits."""

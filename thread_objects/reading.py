@@ -68,6 +68,10 @@ class Reading:
         )
         return (await self._read(request, by_wire=by_wire)).status
 
+    async def owner(self, thread_id: str) -> str | None:
+        """The Thread Object that owns a Thread; None for a Thread that storage does not have."""
+        return (await self._read(ReadRequest(owner_of=thread_id))).object_id
+
     async def find(self, thread_id: str, principal: str, key: str, *, caller: str = "") -> SubmissionStatus | None:
         """The Submission of an idempotency key."""
         request = ReadRequest(thread_id=thread_id, principal=principal, key=key, caller=caller)
@@ -143,6 +147,8 @@ class Reading:
 
 
 def _read_database(request: ReadRequest, reader: Reader) -> ReadAnswer:
+    if request.owner_of is not None:
+        return ReadAnswer(object_id=reader.owner(request.owner_of))
     if request.submission_id is not None:
         found = reader.status(request.submission_id)
         elsewhere = found is not None and request.thread_id not in (None, found.thread_id)

@@ -69,6 +69,10 @@ class Settings(BaseSettings):
     drain_s: float = Field(10.0, ge=0, le=3_600)
     """How long SIGTERM lets running Attempts come to a Turn boundary before it hands them back."""
 
+    placement: str = Field("none", min_length=1)
+    """Which object owns a new Thread: `none` (one each), `hash:N` (one of N hosts), or `package.module:function`."""
+    native_slots: int = Field(0, ge=0, le=limits.NATIVE_SLOTS_MAX)
+    """Threads that one shared host works on at a time; 0 for two."""
     queue_depth: int = Field(limits.QUEUE_DEPTH_DEFAULT, ge=1, le=limits.QUEUE_DEPTH_MAX)
     """Unsettled Submissions of one Thread at most."""
     input_bytes: int = Field(limits.STORED_VALUE_BYTES_MAX, ge=1, le=limits.STORED_VALUE_BYTES_MAX)

@@ -27,7 +27,7 @@ from thread_objects.contract.activities import (
 )
 from thread_objects.contract.ids import producer_id
 from thread_objects.contract.reports import MaintenancePassReport, RunningAttempt
-from thread_objects.contract.views import Fault
+from thread_objects.contract.views import Fault, Page
 from thread_objects.core.event import (
     AttemptThread,
     Cancel,
@@ -159,7 +159,7 @@ class PassRunner:
     def _start(self, command: Command) -> None:
         match command:
             case Survey():
-                self._spawn(command, survey(self._owner))
+                self._spawn(command, survey(self._owner, command.page, command.after))
             case RecoverThread():
                 self._spawn(command, self._recover(command))
             case AttemptThread():
@@ -253,7 +253,10 @@ class PassRunner:
 
     def note_ended(self, thread_id: str, attempt_id: str) -> None:
         """This activity is over without an answer: a lease it left may be superseded."""
-        self.ended[thread_id] = [*self.ended.get(thread_id, []), attempt_id][-limits.ENDED_ATTEMPTS_MAX :]
+        self.ended[thread_id] = [*self.ended.pop(thread_id, []), attempt_id][-limits.ENDED_ATTEMPTS_MAX :]
+        while len(self.ended) > limits.HOST_ENDED_THREADS_MAX:
+            # The one heard of least lately: its Thread waits for the lease, which is a matter of seconds.
+            self.ended.pop(next(iter(self.ended)))
 
     # --- ends ------------------------------------------------------------------------------------------------------
 
@@ -263,9 +266,9 @@ class PassRunner:
         for command, answer, failure in ends:
             now = now_ms()
             match command:
-                case Survey():
+                case Survey(page=page):
                     if failure is None:
-                        self._owner.pump.survey = answer.survey
+                        self._owner.pump.see(answer.survey, page)
                         self._owner.maintenance.events_recorded(answer.survey.event_sequence, now)
                         self._owner.observe(answer.registry, answer.installed, now)
                         event.surveyed(answer.survey, now)
@@ -307,11 +310,16 @@ class PassRunner:
             self.faults[thread_id] = fault
 
 
-async def survey(owner: ThreadObject) -> SurveyAnswer:
-    """Read the control views of the object, and what its workers have installed where that is news."""
+async def survey(owner: ThreadObject, page: Page | None = None, after: str | None = None) -> SurveyAnswer:
+    """Read the control views of the object (or a page), and what its workers have installed where that is news."""
     answer: SurveyAnswer = await workflow.execute_local_activity(
         names.ACTIVITY_SURVEY,
-        SurveyRequest(object_id=owner.object_id, installed=owner.maintenance.state.installed.digest),
+        SurveyRequest(
+            object_id=owner.object_id,
+            installed=owner.maintenance.state.installed.digest,
+            page=page,
+            discover_after=None if page is None else after,
+        ),
         result_type=SurveyAnswer,
         schedule_to_close_timeout=timedelta(milliseconds=owner.config.apply_timeout_ms),
         retry_policy=_QUICK_RETRIES,

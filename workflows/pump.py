@@ -16,7 +16,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import FailureError
 
 from thread_objects import failpoints
-from thread_objects.contract import names
+from thread_objects.contract import limits, names
 from thread_objects.contract.activities import (
     ApplyAnswer,
     ApplyRequest,
@@ -27,7 +27,7 @@ from thread_objects.contract.activities import (
 )
 from thread_objects.contract.ids import producer_id
 from thread_objects.contract.messages import Schedule, Scheduled, Submit
-from thread_objects.contract.views import Survey, ThreadView
+from thread_objects.contract.views import Page, Survey, ThreadView
 from thread_objects.core.backoff import backoff
 from thread_objects.core.due_queue import NATIVE
 from thread_objects.core.gate import Mutation
@@ -110,7 +110,7 @@ class Pump:
         if self._strange(batch):
             # A lane that nobody told of yet may have come with the newest worker: ask before refusing it.
             try:
-                answer = await survey(self._owner)
+                answer = await survey(self._owner, Page() if self._owner.config.shared_host else None)
             except FailureError as failure:
                 self._storage_away("survey", failure)
                 return
@@ -135,6 +135,7 @@ class Pump:
             items=items(batch),
             head_start=offer,
             installed=maintenance.state.installed.digest,
+            shared_host=owner.config.shared_host,
         )
         try:
             answer: ApplyAnswer = await workflow.execute_local_activity(
@@ -202,7 +203,7 @@ class Pump:
     def _released(self, mutation: Mutation, progressed: tuple[str, ...], answer: ApplyAnswer) -> None:
         maintenance, now = self._owner.maintenance, now_ms()
         maintenance.release(mutation, now, progressed=progressed)
-        self.survey = answer.survey
+        self.see(answer.survey)
         maintenance.events_recorded(answer.survey.event_sequence, now)
         maintenance.note_survey(answer.survey, now)
         maintenance.hint(now)
@@ -241,6 +242,25 @@ class Pump:
         for entry in waiting:
             if entry.waiter is not None and not entry.waiter.done():
                 entry.waiter.set_result(Busy(reason="the database did not answer in time"))
+
+    def see(self, survey: Survey, page: Page | None = None) -> None:
+        """A survey: the whole object, or what of a shared host was read. For the report; nothing is decided by it."""
+        whole = page is None or (page.after == page.origin and survey.following is None)
+        if whole and not survey.partial:
+            self.survey = survey
+            return
+        views = {view.thread_id: view for view in self.survey.threads}
+        views |= {view.thread_id: view for view in survey.threads}
+        self.survey = Survey(
+            threads=tuple(views[thread_id] for thread_id in sorted(views) if views[thread_id].nonterminal)
+        )
+
+    def carried_survey(self) -> Survey:
+        """What travels: a view for each Thread of a large host would weigh more than all it is for, the report."""
+        threads = self.survey.threads
+        if len(threads) <= limits.REPORT_ROWS_MAX:
+            return self.survey
+        return self.survey.model_copy(update={"threads": threads[: limits.REPORT_ROWS_MAX], "truncated": True})
 
     def see_view(self, view: ThreadView) -> None:
         """A newer view of one Thread than the last survey's: what the report shows."""

@@ -60,6 +60,7 @@ class ThreadObject:
                 alarm_backoff_base_ms=self.config.alarm_backoff_base_ms,
                 alarm_backoff_cap_ms=self.config.alarm_backoff_cap_ms,
                 shared_host=self.config.shared_host,
+                native_slots=self.config.native_slots if self.config.shared_host else 0,
                 # Not built in: events that nobody takes are acknowledged all the same.
                 lanes=(LaneSpec(RECOVERY_EVENTS, limits.EVENTS_ALLOWANCE_MS, framework=True),),
             ),
@@ -130,7 +131,8 @@ class ThreadObject:
 
     def _timer_deadline(self) -> int | None:
         """What the one timer waits for. Nothing while the pump holds a batch: its end decides anew."""
-        timed = len(self.maintenance.applications) or self.maintenance.state.installed.digest
+        maintenance = self.maintenance
+        timed = self.config.shared_host or len(maintenance.applications) or maintenance.state.installed.digest
         if self.pump.busy or (timed and self._decides_anew()):
             return None
         candidates = [
@@ -144,9 +146,9 @@ class ThreadObject:
     def _decides_anew(self) -> bool:
         """A survey is in hand, or a pass starts in this very task: what is timed now would be replaced at once.
 
-        Asked where alarms or lanes make a timer likely. Needed there, not only thrifty: where a query comes with a
-        task that runs a local activity, the SDK ends that task before it tells the answer, and on replay tells it in
-        the same task. A timer started before such an answer and cancelled after it is then no command at all.
+        Asked where a host, alarms or lanes make a timer likely. Needed there, not only thrifty: where a query comes
+        with a task that runs a local activity, the SDK ends that task before it tells the answer, and on replay tells
+        it in the same task. A timer started before such an answer and cancelled after it is then no command at all.
         """
         return self.passes.surveying or (not self.passes.active and self._pass_due())
 
@@ -208,7 +210,7 @@ class ThreadObject:
             passes=tuple(self.reports),
             faults=tuple(self.passes.faults[key] for key in sorted(self.passes.faults)),
             parked_reports=tuple(self.parked_reports),
-            survey=self.pump.survey,
+            survey=self.pump.carried_survey(),
             runs=self.runs,
             applied_total=self.pump.applied_total,
             settled_total=self.settled_total,
@@ -325,9 +327,9 @@ class ThreadObject:
     # --- queries ---------------------------------------------------------------------------------------------------
 
     @workflow.query(name=names.QUERY_REPORT)
-    def report(self) -> ObjectReport:
-        """Everything at a glance."""
-        return object_report(self)
+    def report(self, thread_id: str | None = None) -> ObjectReport:
+        """Everything at a glance; of a shared host with the lists of one Thread, where one is named."""
+        return object_report(self, thread_id if self.config.shared_host else None)
 
     @workflow.query(name=names.QUERY_STATUS)
     def status(self, submission_id: str) -> StatusView:

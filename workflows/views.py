@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from thread_objects.contract import limits
 from thread_objects.contract.alarms import AlarmStanding, NamedAlarm
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from .thread_object import ThreadObject
     from .timer import Timer
 
+T = TypeVar("T")
 
-def alarm_view(maintenance: Maintenance, timer: Timer) -> AlarmView:
+
+def alarm_view(maintenance: Maintenance, timer: Timer, thread_id: str | None = None) -> AlarmView:
     """The slot, the application alarms, and what the physical timer waits for."""
-    standing = maintenance.applications.listed()
+    standing = maintenance.applications.listed(thread_id)
     return AlarmView(
         maintenance=maintenance.alarm.deadline,
         timer=timer.armed_for,
@@ -63,24 +66,29 @@ def lane_views(maintenance: Maintenance) -> tuple[LaneView, ...]:
     return maintenance.lane_views()
 
 
-def object_report(owner: ThreadObject) -> ObjectReport:
-    """Everything at a glance."""
+def object_report(owner: ThreadObject, thread_id: str | None = None) -> ObjectReport:
+    """Everything at a glance. With a Thread the lists by Thread hold that one; all else is the object's."""
     maintenance = owner.maintenance
+
+    def of(threads: Iterable[T], named: Callable[[T], str]) -> tuple[T, ...]:
+        return tuple(item for item in threads if thread_id in (None, named(item)))
+
+    passes = owner.passes
     return ObjectReport(
         object_id=owner.object_id,
         generation=generation_view(maintenance),
-        alarm=alarm_view(maintenance, owner.timer),
+        alarm=alarm_view(maintenance, owner.timer, thread_id),
         lanes=lane_views(maintenance),
-        threads=owner.pump.survey.threads[: limits.REPORT_ROWS_MAX],
-        attempts=tuple(owner.passes.running[key] for key in sorted(owner.passes.running)),
+        threads=of(owner.pump.survey.threads, lambda view: view.thread_id)[: limits.REPORT_ROWS_MAX],
+        attempts=of((passes.running[key] for key in sorted(passes.running)), lambda running: running.thread_id),
         inbox=len(owner.inbox.entries),
         inbox_bytes=owner.inbox.bytes,
         saturated=owner.inbox.saturated,
         refusals=tuple(owner.refusals),
         refused_total=owner.refused_total,
         passes=tuple(owner.reports),
-        faults=tuple(owner.passes.faults[key] for key in sorted(owner.passes.faults)),
-        binding_waits=maintenance.binding_waits(),
+        faults=of((passes.faults[key] for key in sorted(passes.faults)), lambda fault: fault.thread_id),
+        binding_waits=of(maintenance.binding_waits(), lambda wait: wait.thread_id),
         parked_reports=tuple(owner.parked_reports),
         registry_key=maintenance.state.registry_key or "",
         run_count=owner.runs,

@@ -269,4 +269,4 @@ def test_thread_of_another_object_is_refused(world: World):
     world.submit("k1")
     refusal = world.one(submit("k2"), object_id="another-object").refusal
     assert refusal is not None
-    assert refusal.code == "LedgerError"
+    assert refusal.code == "ThreadPlacedElsewhere"

@@ -27,4 +27,4 @@ async def test_what_a_client_remembers_is_bounded(deployed: Deployed, monkeypatc
     for n in (0, 1, 2, 0):
         receipt = await deployed.client.submit(f"{deployed.thread}-{n}", AGENT, f"say {n}", key="k")
         assert (await deployed.client.wait(receipt, timeout=20)).result == str(n)
-    assert list(deployed.client._objects._met) == [f"{deployed.thread}-2", f"{deployed.thread}-0"]
+    assert list(deployed.client._objects.objects._met) == [f"{deployed.thread}-2", f"{deployed.thread}-0"]

@@ -69,11 +69,17 @@ async def _pages(
 
 
 @connected
-def report(thread: Thread, *, as_json: AsJson = False, connection: Connection) -> None:
+def report(
+    thread: Thread,
+    *,
+    host: Annotated[bool, typer.Option("--host", help="Of a shared host: all its Threads.")] = False,
+    as_json: AsJson = False,
+    connection: Connection,
+) -> None:
     """What the Thread Object owes, what blocks it, and what happens next."""
 
     async def action(client: ThreadClient) -> None:
-        found = await client.report(thread)
+        found = await (client.object_report(await client.object_id(thread)) if host else client.report(thread))
         screen = Screen()
         screen.json(found) if as_json else screen.report(found, now=time.time_ns() // 1_000_000)
 

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import getpass
 import inspect
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, TypeVar
@@ -94,6 +95,8 @@ def perform(
 
 def settings_of(connection: Connection) -> Settings:
     """The settings of one command: as configured, with the login name as the caller and less patience."""
+    if "" not in sys.path:
+        sys.path.append("")  # a placement of the user's own lives in the working directory
     settings = load_settings(**connection.given())
     if settings.caller is None:
         settings = settings.model_copy(update={"caller": whoami()[: limits.NAME_CHARS_MAX]})

@@ -14,7 +14,7 @@ from thread_objects.contract.messages import (
     SubmissionStatus,
     UnknownAnswer,
 )
-from thread_objects.contract.views import Recovered, Registry, SettledView, Survey, ThreadView
+from thread_objects.contract.views import Page, Recovered, Registry, SettledView, Survey, ThreadView
 from thread_objects.contract.wire import Wire
 
 
@@ -57,6 +57,8 @@ class ApplyRequest(Wire):
     """Set by an idle object for one new input."""
     installed: str = Field("", exclude_if=_empty)
     """Digest of what the object knows to be installed; a worker that has something else says so."""
+    shared_host: bool = Field(False, exclude_if=_empty)
+    """The answer's survey is partial: the Threads of this batch and no others."""
 
 
 class Refusal(Wire):
@@ -103,6 +105,10 @@ class SurveyRequest(Wire):
 
     object_id: str
     installed: str = Field("", exclude_if=_empty)
+    page: Page | None = Field(None, exclude_if=_absent)
+    """Of a shared host: one page of its Threads. Without it all of them."""
+    discover_after: str | None = Field(None, exclude_if=_absent)
+    """With a page: Threads with duties of their own are listed from behind this one."""
 
 
 class SurveyAnswer(Wire):
@@ -174,8 +180,9 @@ class AttemptAnswer(Wire):
 
 
 class ReadRequest(Wire):
-    """One read on behalf of a client without a database: a status (by id, or by key), or a page of the log."""
+    """One read on behalf of a client without a database: a status (by id or key), a page of the log, or an owner."""
 
+    owner_of: str | None = None
     submission_id: str | None = None
     thread_id: str | None = None
     principal: str | None = None
@@ -192,3 +199,4 @@ class ReadAnswer(Wire):
 
     status: SubmissionStatus | None = None
     records: tuple[LogRecord, ...] = ()
+    object_id: str | None = None

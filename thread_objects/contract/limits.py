@@ -83,6 +83,10 @@ PROJECTION_TIMEOUT_MS = 30_000
 EVENTS_ALLOWANCE_MS = 30_000
 EVENTS_PAGE = 64  # the port's own: recovery events read at a time
 NATIVE_SLOTS_SINGLE = 1
+NATIVE_SLOTS_MAX = 64  # the port's own: Attempts of one host at a time, which its one history has to take in
+HOST_THREADS_MAX = 2_048  # the port's own: Threads of a shared host that owe something, since a scan holds them all
+HOST_PAGE_THREADS = 128  # the port's own: Threads in one survey of a shared host, some 25 KB of its history
+HOST_ENDED_THREADS_MAX = 256  # the port's own: Threads of a host whose lost Attempts are remembered
 
 # --- application alarms (the port's own: they travel with the workflow's state) ------------------------------
 NAMED_ALARMS_MAX = 1_024

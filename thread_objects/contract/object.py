@@ -23,6 +23,8 @@ class ObjectConfig(Wire):
     continue_updates: Annotated[int, Field(ge=1, le=1_500)] = limits.CONTINUE_UPDATES_MAX
     continue_bytes: Annotated[int, Field(ge=65_536)] = limits.CONTINUE_BYTES_MAX
     shared_host: bool = False
+    native_slots: Annotated[int, Field(ge=0, le=limits.NATIVE_SLOTS_MAX)] = 0
+    """Attempts of a shared host at a time; 0 for the contract's two. An object with one Thread has one."""
 
 
 class CarriedEntry(Wire):

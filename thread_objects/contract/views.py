@@ -5,6 +5,8 @@ A view is bounded whatever the queue's length, since it becomes part of the work
 
 from typing import Literal
 
+from pydantic import Field
+
 from thread_objects.contract.recovery_events import Failure
 from thread_objects.contract.states import Disposition, Outcome, SubmissionState
 from thread_objects.contract.wire import Wire
@@ -50,8 +52,31 @@ class ThreadView(Wire):
     """Calls that wait for somebody, oldest first, at most `limits.OPEN_CALLS_MAX` of them."""
 
 
+def _absent(value: object) -> bool:
+    return value is None
+
+
+def _false(value: bool) -> bool:
+    return not value
+
+
+class Page(Wire):
+    """A part of a round over the Threads of a shared host: the ids behind `after`.
+
+    The round began behind `origin`. When it has come to the last id it goes on from the first one (`wrapped`), and ends
+    at its origin.
+    """
+
+    after: str | None = None
+    origin: str | None = None
+    wrapped: bool = False
+
+
 class Survey(Wire):
     """All Threads of an object that have nonterminal rows, in thread-id order (code points).
+
+    Of a shared host one page of them, with the `following` one where there is one. `partial`: the views of some
+    Threads only, from a batch that touched them; it says nothing of the others.
 
     `duties` names Threads with canonical duties of their own, rows or not; `truncated` says that either list was cut.
     """
@@ -59,6 +84,8 @@ class Survey(Wire):
     threads: tuple[ThreadView, ...] = ()
     truncated: bool = False
     duties: tuple[str, ...] = ()
+    following: Page | None = Field(None, exclude_if=_absent)
+    partial: bool = Field(False, exclude_if=_false)
     event_sequence: int = 0
     """Recovery events up to this one are stored and not all acknowledged; 0 when none waits."""
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from thread_objects.contract.views import Page
+
 
 @dataclass(frozen=True, slots=True)
 class Survey:
     """Read the control views of the object; answered by `surveyed` or `survey_failed`.
 
-    `after`: discovery of Threads with duties starts behind this thread id (and wraps around).
+    `after`: discovery of Threads with duties starts behind this thread id (and wraps around). `page`: of a shared host
+    this part of its Threads.
     """
 
     after: str | None = None
+    page: Page | None = None
 
 
 @dataclass(frozen=True, slots=True)

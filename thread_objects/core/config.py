@@ -39,9 +39,9 @@ class LaneSpec:
 class MaintenanceConfig:
     """Raises ValueError for a setting outside its bound.
 
-    `native_slots`: Attempts at a time, by default 2 on a shared host and 1 otherwise. `publication_required` is False
-    only for the built-in empty publication; `projection` and `message_timeout_ms` say whether those waves have a
-    handler.
+    `native_slots`: Attempts at a time, by default 2 on a shared host and 1 otherwise, at most 64.
+    `publication_required` is False only for the built-in empty publication; `projection` and `message_timeout_ms` say
+    whether those waves have a handler.
     """
 
     alarm_backoff_base_ms: int = limits.ALARM_BACKOFF_BASE_MS
@@ -70,6 +70,8 @@ class MaintenanceConfig:
         for setting, value in numbers.items():
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{setting} must be a positive integer, not {value!r}")
+        if self.native_slots > limits.NATIVE_SLOTS_MAX:
+            raise ValueError(f"native_slots must not be above {limits.NATIVE_SLOTS_MAX}")
         if self.alarm_backoff_cap_ms < self.alarm_backoff_base_ms:
             raise ValueError("alarm_backoff_cap_ms must not be below alarm_backoff_base_ms")
         if self.yield_after_ms > self.deadline_ms:

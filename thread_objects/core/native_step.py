@@ -6,11 +6,11 @@ the scan to the checkpoint there is no wait, so the scan is the checkpoint's res
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
+from thread_objects.contract.views import Page, ThreadView
 from thread_objects.contract.views import Survey as SurveyView
-from thread_objects.contract.views import ThreadView
 from thread_objects.core import certification, selection
 from thread_objects.core.certification import Observation
 from thread_objects.core.command import AttemptThread, Publish, Survey
@@ -34,7 +34,10 @@ class Stage(Enum):
 
 @dataclass(slots=True)
 class Step:
-    """One running step. `newer`: views that own work brought while the survey was under way."""
+    """One running step. `newer`: views that own work brought while the survey was under way.
+
+    `earlier`, `duties`: what the pages of a shared host read before this one held.
+    """
 
     begin: Begin
     checkpoint: bool
@@ -47,6 +50,8 @@ class Step:
     overlapped: bool = False
     scan: Scan | None = None
     newer: dict[str, ThreadView] = field(default_factory=dict)
+    earlier: dict[str, ThreadView] = field(default_factory=dict)
+    duties: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +81,40 @@ class NativeSteps:
     # --- facts --------------------------------------------------------------------------------------------------
 
     def surveyed(self, survey: SurveyView) -> None:
-        """The survey of the running step."""
+        """The survey of the running step, or the next page of it."""
         step = self.step
         if step is not None and step.stage is Stage.SCANNING:
-            step.scan = to_scan(survey, step.generation, step.newer, overlapped=step.overlapped)
-            step.stage = Stage.SCANNED
-            self._event.sighting.take(step.scan)
+            scan = to_scan(survey, step.generation, step.newer, earlier=step.earlier, overlapped=step.overlapped)
+            if step.duties:
+                scan = replace(scan, duties=tuple(dict.fromkeys((*step.duties, *scan.duties))))
+            if survey.following is None or self._enough(step, scan):
+                step.scan = scan
+                step.stage = Stage.SCANNED
+                self._event.sighting.take(scan)
+                return
+            step.earlier = {view.thread_id: view for view in scan.views}
+            step.duties = scan.duties
+            step.newer = {}
+            self._ask(step, survey.following)
+
+    def _enough(self, step: Step, scan: Scan) -> bool:
+        """Whether the pages so far say what the step does: fill its slots, or see that something is left to do.
+
+        Without that the round goes on to its end, however many Threads merely wait: what is idle is certified, and no
+        crowd of those hides one that is ready.
+        """
+        event = self._event
+        event.findings.load_faults(scan.views)
+        eligible = selection.eligible_heads(scan, event.findings, event.state.record)
+        room = event.config.native_slots - len(step.reserved) if step.dispatch and not event.closed else 0
+        if room <= 0:
+            return bool(eligible)
+        excluded = event.findings.deferred | step.reserved | event.attempts.keys()
+        return sum(thread_id not in excluded for thread_id in eligible) >= room
+
+    def _ask(self, step: Step, page: Page | None) -> None:
+        step.command = Survey(self._event.state.record.last_recovered_thread_id, page)
+        self._event.start(step.command)
 
     def published(self, due_at: int | None) -> None:
         """The publication wave of the running step."""
@@ -159,8 +192,9 @@ class NativeSteps:
             step.stage = Stage.SCANNING
             step.generation = event.state.record.dirty
             step.overlapped = event.gate.active > 0
-            step.command = Survey(event.state.record.last_recovered_thread_id)
-            event.start(step.command)
+            # A round over a host's Threads starts where the last selection ended.
+            last = event.state.record.last_served_thread_id
+            self._ask(step, Page(after=last, origin=last) if event.config.shared_host else None)
         return None
 
     def _caught_up(self, publication: Row | None, now: int) -> Answer:

@@ -46,12 +46,12 @@ class Sighting:
     def take_applied(self, survey: Survey) -> None:
         """A survey read by the batch that was just released, at the end of its transaction."""
         undisturbed, self._gate.undisturbed = self._gate.undisturbed, None
-        if undisturbed is not None and self._gate.active == 0:
+        if undisturbed is not None and not survey.partial and self._gate.active == 0:
             self._scan = to_scan(survey, self._state.record.dirty)
 
     def take(self, scan: Scan) -> None:
-        """A survey that a step asked for."""
-        self._scan = None if scan.overlapped else scan
+        """What a step has read. One that was cut short is not kept: the next one reads from elsewhere."""
+        self._scan = None if scan.overlapped or (scan.more and not self._single) else scan
 
     def stamp(self) -> int | None:
         """The generation at which own work starts; None when a mutation runs beside it."""
@@ -66,11 +66,19 @@ class Sighting:
 
 
 def to_scan(
-    survey: Survey, generation: int, newer: dict[str, ThreadView] | None = None, *, overlapped: bool = False
+    survey: Survey,
+    generation: int,
+    newer: dict[str, ThreadView] | None = None,
+    *,
+    earlier: dict[str, ThreadView] | None = None,
+    overlapped: bool = False,
 ) -> Scan:
-    """A survey as a scan. `newer` holds views that own work brought while it was under way: at least as new."""
+    """A survey as a scan. `newer` holds views that own work brought while it was under way: at least as new.
+
+    `earlier`: what the pages before it held.
+    """
     views = survey.threads
-    if newer:
-        by_id = {view.thread_id: view for view in views} | newer
+    if newer or earlier or survey.following is not None:
+        by_id = {**(earlier or {}), **{view.thread_id: view for view in views}, **(newer or {})}
         views = tuple(by_id[thread_id] for thread_id in sorted(by_id))
-    return Scan(generation, views, survey.duties, survey.truncated, overlapped)
+    return Scan(generation, views, survey.duties, survey.truncated or survey.following is not None, overlapped)
