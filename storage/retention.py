@@ -16,7 +16,7 @@ from thread_objects.core import redaction
 from thread_objects.core.canonical import RECORD, canonical, parse
 
 from . import checkpoints, lanes
-from .engine import Transaction
+from .engine import Transaction, listed
 
 _THREADS = 64
 """Threads that one transaction looks at for something to do; it works on one of them."""
@@ -50,12 +50,12 @@ _CANDIDATES = (
     f" FROM submissions s WHERE s.thread_id = :thread_id AND s.queue_sequence > :after AND {_OLD}"
     " ORDER BY s.queue_sequence LIMIT :limit"
 )
-_NEXT = (
-    "SELECT t.thread_id FROM threads t WHERE t.thread_id > :after AND t.thread_id <= :through AND (EXISTS"
-    f" (SELECT 1 FROM submissions s WHERE s.thread_id = t.thread_id AND {_OLD})"
-    " OR (:deletes = 1 AND t.tail_sequence > t.base_sequence AND EXISTS (SELECT 1 FROM submissions s"
-    " WHERE s.thread_id = t.thread_id AND s.redacted_at IS NOT NULL))) ORDER BY t.thread_id LIMIT 1"
+_DUE = (
+    "SELECT s.thread_id FROM submissions s JOIN threads t ON t.thread_id = s.thread_id"
+    " WHERE s.thread_id IN {names} AND s.queue_sequence > 0 AND {what}"
+    " ORDER BY s.thread_id, s.queue_sequence LIMIT 1"
 )
+_DELETABLE = "s.redacted_at IS NOT NULL AND t.tail_sequence > t.base_sequence"
 
 
 def step(
@@ -68,24 +68,23 @@ def step(
         if cursor.thread_id:
             return RetentionPage(cursor=None)
         return _work(tx, policy, policy.thread_id, 0, dry_run=dry_run, now=now)
-    page = tx.all(
+    rows = tx.all(
         "SELECT thread_id FROM threads WHERE thread_id > :after ORDER BY thread_id LIMIT :limit",
         {"after": cursor.thread_id, "limit": _THREADS},
     )
-    if not page:
+    if not rows:
         return RetentionPage(cursor=None)
-    found = tx.one(
-        _NEXT,
-        {
-            "after": cursor.thread_id,
-            "through": page[-1][0],
-            "before": policy.before,
-            "deletes": int(policy.mode == "delete"),
-        },
-    )
-    if found is None:
-        return RetentionPage(cursor=RetentionCursor(thread_id=page[-1][0]))
-    return _work(tx, policy, found[0], 0, dry_run=dry_run, now=now)
+    page = [row[0] for row in rows]
+    names, params = listed("thread", page)
+    wanted = [_OLD, _DELETABLE] if policy.mode == "delete" else [_OLD]
+    due = [
+        found[0]
+        for what in wanted
+        if (found := tx.one(_DUE.format(names=names, what=what), {**params, "before": policy.before})) is not None
+    ]
+    if not due:
+        return RetentionPage(cursor=RetentionCursor(thread_id=page[-1]))
+    return _work(tx, policy, min(due, key=page.index), 0, dry_run=dry_run, now=now)
 
 
 def _work(

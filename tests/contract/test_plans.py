@@ -17,6 +17,7 @@ from thread_objects.contract.activities import ReadRequest
 from thread_objects.contract.messages import ParentLink
 from thread_objects.contract.operations import InspectRequest, ObligationsQuery, Operation
 from thread_objects.contract.records import RepairAnnotated, SubagentLineageRecorded
+from thread_objects.contract.retention import RetentionCursor, RetentionPolicy
 from thread_objects.contract.states import Decision, Outcome, ResolutionKind
 from thread_objects.core.faults import RecoveryFailure
 from thread_objects.ports import Checkpoint, ClaimRequest
@@ -67,6 +68,11 @@ def everything(world: World) -> None:
     last = store.tail(THREAD)
     store.save_checkpoint(Checkpoint(THREAD, last.sequence, last.digest, 1), now=world.now)
     store.load_checkpoint(THREAD, at_or_before=99)
+    list(store.export(THREAD))
+    policy = RetentionPolicy(mode="delete", before=2**52)
+    store.retain(policy, RetentionCursor(), now=world.now)
+    store.retain(policy, RetentionCursor(thread_id=THREAD, queue_sequence=99), now=world.now)
+    store.fence_restored(after="", limit=9, now=world.now)
     store.checkpoint_chain(THREAD)
     store.load_checkpoints(THREAD)
     store.abort_intent(claim.submission_id)

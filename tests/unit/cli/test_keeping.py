@@ -64,3 +64,25 @@ def test_what_is_not_there_is_said(threads: Threads, world: World, tmp_path: Pat
     assert threads("import", str(target), "--check").exit_code == Exit.REFUSED
     nowhere = tmp_path / "no" / "where.jsonl"
     assert threads("export", THREAD, "-o", str(nowhere), "--database-url", world.url).exit_code == Exit.REFUSED
+
+
+def test_retention_is_counted_before_it_is_done(threads: Threads, world: World):
+    """A dry run tells the same figures as the run; what is open is left alone; a second run finds nothing."""
+    url = ("--database-url", world.url)
+    told = json.loads(threads("retain", "redact", "--days", "0", "--dry-run", "--json", *url).stdout)
+    assert (told["dryRun"], told["submissions"]) == (True, 3)
+    done = json.loads(threads("retain", "redact", "--days", "0", "--json", *url).stdout)
+    assert done == {**told, "dryRun": False}
+    again = threads("retain", "delete", "--days", "0", "--thread", THREAD, *url)
+    assert again.exit_code == Exit.OK
+    assert "records deleted" in again.stdout
+    assert threads("retain", "shred", "--days", "0", *url).exit_code == Exit.USAGE
+    assert threads("retain", "redact", *url).exit_code == Exit.USAGE
+
+
+def test_restored_database_is_fenced(threads: Threads, world: World):
+    """The verb tells how many Threads and objects it met, and may be repeated."""
+    for _ in range(2):
+        told = threads("restore-fence", "--json", "--database-url", world.url)
+        assert json.loads(told.stdout) == {"threads": 1, "objects": 1}
+    assert "objects marked" in threads("restore-fence", "--database-url", world.url).stdout

@@ -69,31 +69,30 @@ def _decoded(record: CommittedRecord) -> tuple[r.AnyPayload | None, str | None]:
     if record.family != "thread" or record.schema_version != 1:
         return None, f"family {record.family}, schema version {record.schema_version}"
     try:
-        stored = parse(record.body)
-        if canonical(stored, RECORD) != record.body:
+        body, stored = record.body, parse(record.body)
+        if canonical(stored, RECORD) != body:
             return None, "the stored text is not canonical"
         if isinstance(stored, dict) and redaction.redacted(stored):
             if not redaction.well_formed(stored):
                 return None, "is redacted, and holds more than a redacted record may"
             stored = redaction.without_mark(stored)
+            body = canonical(stored, RECORD)
         payload = r.PAYLOADS.validate_python(stored)
     except ValueError as error:
         return None, f"cannot be decoded: {type(error).__name__}"
     if payload.kind != record.kind:
         return None, f"holds a {payload.kind}"
-    return payload, None if _comes_back(payload, stored) else "does not come back as it was stored"
+    return payload, None if _comes_back(payload, body, stored) else "does not come back as it was stored"
 
 
-def _comes_back(payload: r.AnyPayload, stored: Any) -> bool:
+def _comes_back(payload: r.AnyPayload, body: str, stored: Any) -> bool:
     """Whether encoding the payload again loses and changes nothing.
 
     A member that a later version of this program added is new in the text, with its default.
     """
     try:
         text = canonical(payload.model_dump(by_alias=True), RECORD)
-        return text == canonical(stored, RECORD) or (
-            _holds(parse(text), stored) and r.PAYLOADS.validate_python(parse(text)) == payload
-        )
+        return text == body or (_holds(parse(text), stored) and r.PAYLOADS.validate_python(parse(text)) == payload)
     except ValueError:
         return False
 
