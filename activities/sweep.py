@@ -144,7 +144,7 @@ class MarkSweep:
             limit=ANNOUNCED_MAX,
             ready_by=self._clock.now() - self._settings.mark_age_ms,
         )
-        wake = Wake(registry_key=self._registry.key, deployment=self._registry.deployment)
+        wake = Wake(registry_key=self._registry.key, deployment=self._registry.deployment, late=True)
         for object_id in objects:
             await self._hint(object_id, wake)
         self._announced = objects[-1] if len(objects) == ANNOUNCED_MAX else ""

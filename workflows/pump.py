@@ -319,7 +319,8 @@ class Pump:
         A mark that an earlier task recorded has served: what it stands for is owed by this state, which is durable.
         """
         if mark > self.applied_through:
-            mutation = self._owner.maintenance.prearm(now)
+            # Which lanes its inputs named nobody knows any more: each gets a look.
+            mutation = self._owner.maintenance.prearm(now, lanes=self._owner.maintenance.host_lanes())
             self._owner.maintenance.release(mutation, now, progressed=(NATIVE,))
             self.applied_through = mark
             # What the lost batch's answer would have told: an Attempt of this id may hold a claim.

@@ -306,6 +306,8 @@ class ThreadObject:
         now = now_ms()
         if wake.registry_key is not None and wake.deployment is not None:
             self.maintenance.observe_registry(wake.registry_key, wake.deployment, now)
+            if wake.late and wake.registry_key == self.maintenance.state.registry_key:
+                self.maintenance.look_again(now)
         if wake.mark is not None:
             self.pump.note_mark(wake.mark, now)
         if self.maintenance.unhandled:

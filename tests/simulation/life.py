@@ -307,8 +307,9 @@ class Life:
         server, ledger = self.server, self.server.ledger
         self.log.append(("drain",))
         self.calm, ledger.away = True, False
-        server.deploy(frozenset())
-        server.announce()
+        if server.worker.lacks or self.random.random() < 0.5:
+            server.deploy(frozenset())
+            server.announce()
         for item in server.busy:
             server.signal(item)
         server.busy.clear()
@@ -318,7 +319,7 @@ class Life:
                 self._progress()
             elif ledger.mark is not None and ledger.mark > server.shell.applied_through:
                 server.sweep()
-            elif not (self._end_waits() or server.late()):
+            elif not (server.late() or self._end_waits()):
                 break
             if self.steps % 200 == 0 and server.timer is not None and server.timer[1] - server.now > 600_000:
                 # What waits behind a waiting head is looked at for ever, ever more rarely.

@@ -352,3 +352,10 @@ def deliver_beside_a_delivery() -> Iterator[None]:
     """An alarm that was set anew is handed out while its earlier content is still being delivered."""
     with patch.object(ApplicationAlarms, "_waiting", lambda self: iter(self._alarms.values())):
         yield
+
+
+@mutant()
+def ignore_a_late_head() -> Iterator[None]:
+    """What the sweep has seen of a head that nobody takes up is no reason to look."""
+    with patch.object(Maintenance, "look_again", lambda _self, _now: False):
+        yield

@@ -125,7 +125,7 @@ class Server:
         ledger = self.ledger
         if ledger.away or not any(ledger.untouched(thread) for thread in ledger.rows):
             return False
-        self.announce()
+        self.wake(Wake(registry=self.worker.registry, late=True))
         return True
 
     def deploy(self, lacks: frozenset[str]) -> None:

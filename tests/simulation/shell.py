@@ -41,6 +41,7 @@ class Wake:
 
     mark: int | None = None
     registry: Registry | None = None
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +271,8 @@ class Shell:
     def _wake(self, wake: Wake) -> None:
         if wake.registry is not None:
             self.maintenance.observe_registry(wake.registry.key, wake.registry.deployment, self.now)
+            if wake.late and wake.registry.key == self.state.registry_key:
+                self.maintenance.look_again(self.now)
         if wake.mark is not None:
             self._note_mark(wake.mark)
         self.maintenance.hint(self.now)
@@ -537,7 +540,7 @@ class Shell:
 
     def _note_mark(self, mark: int) -> None:
         if mark > self.applied_through:
-            mutation = self.maintenance.prearm(self.now)
+            mutation = self.maintenance.prearm(self.now, lanes=self.maintenance.host_lanes())
             self.bodies.append(self.state.record.dirty)
             self._release(mutation, (NATIVE,))
             self.applied_through = mark

@@ -2,16 +2,20 @@
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from typing import Any
 
 import pytest
 
+from storage import StoreLimits, open_store
 from tests.deployment import connected, running_worker, until
 from tests.scripted import AGENT, effects, registry
 from tests.workflow.conftest import Deployed
 from thread_objects.agents import Registry
+from thread_objects.contract.activities import ApplyRequest, Item
+from thread_objects.contract.messages import Submit
 from thread_objects.contract.states import Outcome, SubmissionState
+from thread_objects.contract.views import Registry as RegistryView
 from thread_objects.errors import ApprovalConflict, SettlementConflict
 from thread_objects.settings import Settings
 
@@ -192,3 +196,21 @@ async def test_what_an_older_worker_turned_away_is_taken_up_when_it_is_gone(sett
             receipts = [await client.submit(thread, AGENT, "say bound", key="k") for thread in threads]
         settled = await asyncio.gather(*(client.wait(receipt, timeout=20) for receipt in receipts))
         assert {settlement.result for settlement in settled} == {"bound"}
+
+
+async def test_a_head_that_nobody_told_of_is_found_by_the_sweep(settings: Settings, thread_id: str) -> None:
+    """A transaction that its caller had given up lands late, under a mark that has been answered: the head is seen."""
+    quick = settings.model_copy(update={"mark_sweep_ms": 500, "mark_age_ms": 200})
+    async with connected(quick) as client, running_worker(quick, registry):
+        first = await client.submit(thread_id, AGENT, "say first", key="k1")
+        assert (await client.wait(first, timeout=20)).result == "first"
+        late = Submit(thread_id=thread_id, agent_id=AGENT, principal="local", key="k2", input="say late")
+        request = ApplyRequest(
+            object_id=thread_id, batch_id="stray", mark=1, applied_through=0, items=(Item(n=9, mutation=late),)
+        )
+        store = open_store(quick.database_url, limits=StoreLimits(), pool_size=1)
+        with closing(store):
+            answer = store.apply(request, worker="stray", registry=RegistryView(), now=int(time.time() * 1_000))
+        receipt = answer.answers[0].receipt
+        assert receipt is not None
+        assert (await client.wait(receipt.submission_id, thread_id=thread_id, timeout=20)).result == "late"

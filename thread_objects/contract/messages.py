@@ -135,12 +135,16 @@ class Retry(Wire):
 
 
 class Wake(Wire):
-    """A hint. Grants nothing and proves nothing; `mark` is set by the mark sweep only."""
+    """A hint. Grants nothing and proves nothing; `mark` is set by the mark sweep only.
+
+    `late`: with a registry, that a head which it serves has stayed untouched for long.
+    """
 
     kind: Literal["wake"] = "wake"
     mark: Annotated[int, Field(ge=0, le=limits.SERIAL_MAX)] | None = None
     registry_key: Name | None = None
     deployment: Annotated[int, Field(ge=0, le=limits.SERIAL_MAX)] | None = None
+    late: bool = Field(False, exclude_if=_empty)
 
 
 Mutation = Annotated[Submit | Abort | ResolveApproval | ResolveUnknown, Field(discriminator="kind")]

@@ -123,6 +123,22 @@ class Maintenance:
         """Whether a row of this id would have somebody to run its waves."""
         return self.incarnation.lanes.known(lane)
 
+    def host_lanes(self) -> tuple[str, ...]:
+        """The lanes that users have installed."""
+        lanes = self.incarnation.lanes
+        return tuple(spec.id for spec in (*lanes.concurrent, *lanes.after_native) if not spec.framework)
+
+    def look_again(self, now: int) -> bool:
+        """A sweep has seen a head of this object that nobody takes up, although a worker for it is there.
+
+        An object that owes nothing has missed it: whoever wrote it last could not tell (a process that was given up
+        and went on, a transaction that outlived its caller). It gets one discovery pass.
+        """
+        if self.gate.active > 0 or self.state.record.dirty > self.state.record.processed:
+            return False
+        self.release(self.prearm(now), now)
+        return True
+
     def take_parked_reports(self) -> tuple[str, ...]:
         """Labels of lanes parked since the last report; each is told once."""
         with self.state.transaction() as tx:

@@ -568,3 +568,10 @@ def test_every_receipt_of_three_lanes_is_delivered_through_kills():
         shell.now = shell.alarm()
     assert set(delivered) == {"p", "q", "r"}
     assert shell.alarm() is None
+
+
+def test_host_lanes_are_those_that_users_installed():
+    """A batch that was lost may have named any of them, and none of the framework's."""
+    lanes = (LaneSpec("L", 5_000), LaneSpec("slow", 5_000, LanePhase.AFTER_NATIVE))
+    assert Shell(config=MaintenanceConfig(lanes=lanes)).maintenance.host_lanes() == ("L", "slow")
+    assert Shell().maintenance.host_lanes() == ()

@@ -202,3 +202,19 @@ def test_no_pass_is_ready_while_one_runs():
     assert shell.maintenance.ready_now(shell.now)
     shell.begin()
     assert not shell.maintenance.ready_now(shell.now)
+
+
+def test_an_object_that_owes_nothing_looks_again_when_a_late_head_is_seen():
+    """One discovery pass, without progress; an object that owes work, or has a body in hand, changes nothing."""
+    shell = Shell()
+    shell.submit("A", "s1")
+    assert not shell.maintenance.look_again(shell.now)
+    shell.run_pass()
+    shell.world.submit("A", "s2")
+    held = shell.maintenance.prearm(shell.now, invalidates_recovery=False)
+    assert not shell.maintenance.look_again(shell.now) and shell.alarm() is None
+    shell.maintenance.release(held, shell.now)
+    assert shell.maintenance.look_again(shell.now)
+    assert shell.alarm() == shell.now + 50
+    shell.run_pass()
+    assert shell.world.settled == ["s1", "s2"] and shell.alarm() is None
