@@ -55,6 +55,7 @@ class Life:
         self.steps = 0
         self.weather = "fair"
         self.calm = False
+        self.told_late = False
         self.told = 0
         self.log: deque[tuple[Any, ...]] = deque(maxlen=ACTIONS_KEPT)
         random = self.random
@@ -223,6 +224,9 @@ class Life:
             self.log.append(("deploy",))
             server.deploy(frozenset(thread for thread in self.threads if random.random() < 0.3))
             server.announce()
+        elif chance < 0.82 and server.busy:
+            self.log.append(("stray",))
+            server.stray()
         elif chance < 0.85:
             self.log.append(("head starts hand back",))
             server.hand_back()
@@ -319,8 +323,15 @@ class Life:
                 self._progress()
             elif ledger.mark is not None and ledger.mark > server.shell.applied_through:
                 server.sweep()
-            elif not (server.late() or self._end_waits()):
+            elif server.late() or self._end_waits():
+                continue
+            elif self.told_late:
                 break
+            else:
+                # All is at rest, and now something lands that nobody tells of.
+                self.told_late = True
+                server.busy.append(Item(0, "submit", self.threads[-1], "late"))
+                server.stray()
             if self.steps % 200 == 0 and server.timer is not None and server.timer[1] - server.now > 600_000:
                 # What waits behind a waiting head is looked at for ever, ever more rarely.
                 self._end_waits()

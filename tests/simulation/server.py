@@ -120,6 +120,14 @@ class Server:
         if self.ledger.mark is not None and not self.ledger.away:
             self.wake(Wake(mark=self.ledger.mark))
 
+    def stray(self) -> None:
+        """The transaction of a batch whose caller has given up lands after all, under a mark that is answered."""
+        item = next((item for item in self.busy if item.kind == "submit"), None)
+        if item is not None and not self.ledger.away:
+            self.busy.remove(item)
+            self.ledger.apply(f"stray:{item.what}", self.shell.applied_through, (item,))
+            self.haunted.add(item.thread)
+
     def late(self) -> bool:
         """The same sweep announces the registry where a head stays untouched."""
         ledger = self.ledger
