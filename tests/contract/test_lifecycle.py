@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 from storage import StoreLimits, lanes, open_store
 from tests.contract.databases import MigratedDatabases, MigratedFile
 from tests.contract.world import THREAD, World, call, submit
+from thread_objects.contract.limits import LEASE_MS
 from thread_objects.contract.records import Batch, Record, RepairAnnotated
 from thread_objects.contract.states import Decision, Outcome, ResolutionKind
 from thread_objects.core import batches
@@ -167,6 +168,15 @@ class Lane(RuleBasedStateMachine):
             head.state, head.canonical = "input-applied", True
         assert taken.state == head.state
         self.owner, self.claim = head, taken
+
+    @precondition(lambda self: self.claim is not None)
+    @rule(later_ms=st.integers(-5_000, 20_000))
+    def renew(self, later_ms: int) -> None:
+        """A lease is extended, never shortened; the clock of another worker may be behind."""
+        renewed = self.store.renew(self.claim, now=self.world.now + later_ms)
+        assert renewed.lease_until == max(self.claim.lease_until, self.world.now + later_ms + LEASE_MS)
+        self.world.now += max(0, later_ms)
+        self.claim = renewed
 
     @precondition(lambda self: self.claim is not None)
     @rule()
