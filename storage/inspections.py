@@ -93,20 +93,21 @@ def thread_explanation(
         f" AND {OPEN} AND queue_sequence > :after ORDER BY queue_sequence LIMIT :limit",
         {"object_id": lane.object_id, "thread_id": thread_id, "after": after, "limit": limit + 1},
     )
-    page = [submissions.read(row) for row in rows[:limit]]
+    found_rows = [submissions.read(row) for row in rows]
+    page = found_rows[:limit]
     head = submissions.head(tx, lane.object_id, thread_id)
     explained: list[Explanation] = []
     unreadable: list[Unreadable] = []
     before = _before(tx, page[0]) if page else 0
+    room, through = limits.EXPLAINED_BYTES_MAX, after
     for row in page:
-        try:
-            explained.append(explain(_facts(tx, row, head, before), now, retry_contract=retry_contract))
-        except UndecodableRecord as error:
-            unreadable.append(Unreadable(submission_id=row.submission_id, sequence=error.sequence, decoder=error.kind))
-        except CorruptRecord as error:
-            unreadable.append(
-                Unreadable(submission_id=row.submission_id, sequence=error.sequence, decoder=error.decoder)
-            )
+        found = _explained(tx, row, head, before, now=now, retry_contract=retry_contract)
+        room -= len(found.model_dump_json(by_alias=True).encode())
+        if room < 0 and through > after:
+            break
+        through = row.queue_sequence
+        explained += [found] if isinstance(found, Explanation) else []
+        unreadable += [found] if isinstance(found, Unreadable) else []
         before += 0 if row.state is SubmissionState.UNKNOWN and row.abort is None else 1
     (created_at,) = tx.one("SELECT created_at FROM threads WHERE thread_id = :thread_id", {"thread_id": thread_id}) or (
         now,
@@ -122,9 +123,26 @@ def thread_explanation(
         owner_submission_id=lane.owner_submission_id,
         submissions=tuple(explained),
         unreadable=tuple(unreadable),
-        next_after=page[-1].queue_sequence if len(rows) > limit else None,
+        next_after=through if found_rows and through < found_rows[-1].queue_sequence else None,
         fault=faults.read(tx, thread_id),
     )
+
+
+def _explained(
+    tx: Transaction,
+    row: Submission,
+    head: Submission | None,
+    before: int,
+    *,
+    now: int,
+    retry_contract: RetryContract | None,
+) -> Explanation | Unreadable:
+    try:
+        return explain(_facts(tx, row, head, before), now, retry_contract=retry_contract)
+    except UndecodableRecord as error:
+        return Unreadable(submission_id=row.submission_id, sequence=error.sequence, decoder=error.kind)
+    except CorruptRecord as error:
+        return Unreadable(submission_id=row.submission_id, sequence=error.sequence, decoder=error.decoder)
 
 
 def tails(tx: Transaction, thread_ids: Sequence[str]) -> dict[str, int]:

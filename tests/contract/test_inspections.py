@@ -275,6 +275,26 @@ def test_a_thread_is_explained_in_pages(world: World):
     assert explain_thread(world, "nobody") is None
 
 
+def test_a_page_of_explanations_fits_the_wire(world: World, monkeypatch: pytest.MonkeyPatch):
+    """Past its bytes a page ends with at least one row and a place to go on; a long reason is cut."""
+    for n in range(3):
+        claim = world.submit_and_begin(f"k{n}")
+        world.lose(world.respond(claim, calls=[call("c1")]), "c1")
+        world.resolve(claim.submission_id, "c1", ResolutionKind.ABORT_SUBMISSION, reason="x" * 60_000)
+    monkeypatch.setattr("thread_objects.contract.limits.EXPLAINED_BYTES_MAX", 100)
+    seen, after = [], 0
+    while True:
+        page = explain_thread(world, after=after)
+        assert page is not None
+        seen += [row.queue_sequence for row in page.submissions]
+        assert len(page.submissions) == 1
+        assert all(len(row.abort.reason) < 600 for row in page.submissions if row.abort is not None)
+        if page.next_after is None:
+            break
+        after = page.next_after
+    assert seen == [1, 2, 3]
+
+
 # --- obligations -----------------------------------------------------------------------------------------------------
 
 

@@ -116,6 +116,8 @@ LANE_FAILURES_MAX = 64
 # --- operator (cancellation hints and denial reasons are the contract's, the rest the port's own) ---------------
 EXPLAINED_ROWS_MAX = 32
 EXPLAINED_CALLS_MAX = 64
+EXPLAINED_TEXT_CHARS_MAX = 512  # of a reason or a name that somebody, or a model, chose
+EXPLAINED_BYTES_MAX = 1_048_576  # of a page: it travels through a workflow's history
 OBLIGATIONS_PAGE_MAX = 256
 OBLIGATIONS_SCAN_MAX = 1_024  # rows that one page looks at, so that a filter that matches nothing stays bounded
 CANCELLATION_HINTS_MAX = 1_024

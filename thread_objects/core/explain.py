@@ -108,7 +108,7 @@ def explain(facts: Facts, now: int, *, retry_contract: RetryContract | None = No
                 tool_call_id=intent.tool_call_id,
                 resolution=intent.kind,
                 author=intent.author,
-                reason=intent.reason,
+                reason=_cut(intent.reason),
                 resolved_at=intent.resolved_at,
             )
             for intent in snapshot.unknown_resolutions[: limits.EXPLAINED_CALLS_MAX]
@@ -153,6 +153,10 @@ def _age(since: int | None, now: int) -> int | None:
     return None if since is None else age_seconds(since, now)
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= limits.EXPLAINED_TEXT_CHARS_MAX else f"{text[: limits.EXPLAINED_TEXT_CHARS_MAX]}…"
+
+
 def _owner(snapshot: Snapshot, now: int) -> o.OwnerView | None:
     owner = snapshot.ownership
     if owner is None:
@@ -171,7 +175,7 @@ def _abort(snapshot: Snapshot, now: int) -> o.AbortView | None:
         return None
     return o.AbortView(
         author=intent.author,
-        reason=intent.reason,
+        reason=_cut(intent.reason),
         requested_at=intent.requested_at,
         age_seconds=age_seconds(intent.requested_at, now),
     )
@@ -181,7 +185,7 @@ def _unknown_call(call: OpenCall, times: RowTimes, now: int) -> o.UnknownCallVie
     since = times.unknown_since.get(call.call_id)
     return o.UnknownCallView(
         tool_call_id=call.call_id,
-        tool_name=call.name,
+        tool_name=_cut(call.name),
         turn=call.turn,
         tool_class=call.tool_class,
         marked=call.marked,
