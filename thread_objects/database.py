@@ -23,6 +23,7 @@ from thread_objects.contract.operations import Operation
 from thread_objects.contract.reports import RestoreReport
 from thread_objects.contract.retention import RetentionCursor, RetentionPage, RetentionPolicy, RetentionReport
 from thread_objects.errors import ConfigError, InvalidInput
+from thread_objects.placement import Placement
 from thread_objects.ports import FencedPage
 from thread_objects.settings import Settings, load_settings
 
@@ -32,8 +33,16 @@ DAY_MS = 86_400_000
 class ThreadDatabase:
     """One opened database. Use as a context manager; calls block, and may come from any thread."""
 
-    def __init__(self, store: Any, *, authorised: Authorisation | None = None, caller: str = "") -> None:
+    def __init__(
+        self,
+        store: Any,
+        *,
+        authorised: Authorisation | None = None,
+        caller: str = LOCAL,
+        placement: Placement | None = None,
+    ) -> None:
         self._store = store
+        self._placement = placement or Placement()
         self._authorised = authorised or Authorisation()
         self._caller = caller
 
@@ -65,7 +74,12 @@ class ThreadDatabase:
         store = storage.open_store(
             url, limits=limits, synchronous=settings.sqlite_synchronous, pool_size=settings.database_pool
         )
-        return cls(store, authorised=authorised, caller=settings.caller or LOCAL)
+        return cls(
+            store,
+            authorised=authorised,
+            caller=settings.caller or LOCAL,
+            placement=Placement(settings.placement),
+        )
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -113,12 +127,14 @@ class ThreadDatabase:
         """Bring a Thread in from its archive: a file, or anything that gives its lines anew each time it is iterated.
 
         The Thread must be empty here. All of it comes in, or nothing: `ArchiveRefused` says why. Receipts, keys,
-        sequences and times are kept; nobody's ownership is. `object_id`: the Thread Object that owns it here, where
-        that is another one than in the archive.
+        sequences and times are kept; nobody's ownership is. `object_id`: the Thread Object that owns it here, by
+        default the one of this installation's placement.
         """
         lines = ArchiveFile(archive) if isinstance(archive, Path) else archive
-        self._ask(Operation.IMPORT, thread_of(lines))
-        report: ArchiveReport = self._store.import_thread(lines, object_id=object_id, now=_now())
+        thread_id = thread_of(lines)
+        self._ask(Operation.IMPORT, thread_id)
+        owner = object_id or self._placement.object_id(thread_id)
+        report: ArchiveReport = self._store.import_thread(lines, object_id=owner, now=_now())
         return report
 
     # --- retention ------------------------------------------------------------------------------------------------

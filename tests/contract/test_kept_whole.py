@@ -53,7 +53,6 @@ def killed(failpoint: str, program: str, *arguments: str) -> None:
 @pytest.mark.parametrize(
     ("database_kind", "failpoint", "there"),
     [
-        ("sqlite", "import:before-commit", False),
         ("postgresql", "import:before-commit", False),
         ("sqlite", "import:after", True),
     ],
@@ -79,7 +78,6 @@ def test_kill_around_an_import_leaves_all_or_nothing(world: World, tmp_path: Pat
     ("database_kind", "failpoint", "submissions", "base"),
     [
         ("postgresql", "retention:before-redact-commit", 2, 0),
-        ("sqlite", "retention:after", 0, 0),
         ("sqlite", "retention:before-delete-commit", 0, 0),
     ],
     indirect=["database_kind"],

@@ -22,6 +22,7 @@ from thread_objects.contract.reports import RestoreReport
 from thread_objects.database import ThreadDatabase
 from thread_objects.errors import FenceRejected, OwnershipLost
 
+on_sqlite = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 BackUp = Callable[[], World]
 
 
@@ -107,6 +108,7 @@ def test_effect_recorded_after_the_backup_stays_a_question(world: World, back_up
     assert restored.try_begin(attempt="a2") is None
 
 
+@on_sqlite
 def test_receipt_of_the_lost_future_is_given_again(world: World, back_up: BackUp):
     """Who asks finds nothing, resubmits with the same key, and holds the same Receipt (EXP-011)."""
     world.run_through("k1")
@@ -122,6 +124,7 @@ def test_receipt_of_the_lost_future_is_given_again(world: World, back_up: BackUp
     restored.finish(restored.begin(attempt="again"))
 
 
+@on_sqlite
 def test_restored_thread_verifies_as_the_original(world: World, back_up: BackUp):
     """Its history is intact: the checks that pass on the original pass on it (EXP-012)."""
     lived_in(world)
@@ -132,6 +135,7 @@ def test_restored_thread_verifies_as_the_original(world: World, back_up: BackUp)
     assert check_archive(list(restored.store.export(THREAD))).verification == original
 
 
+@on_sqlite
 def test_numbers_that_workflows_remember_rise(world: World, back_up: BackUp):
     """A deployment, or a recovery event, that comes after a restore is newer than any of the lost future."""
     assert world.store.deployment_order("registry-a", now=1) == 1

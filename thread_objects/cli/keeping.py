@@ -52,7 +52,7 @@ def import_thread(
     ] = False,
     object_id: Annotated[
         str | None,
-        typer.Option("--object", help="The Thread Object that owns it here; the archive's by default."),
+        typer.Option("--object", help="The Thread Object that owns it here; that of the placement by default."),
     ] = None,
     as_json: AsJson = False,
     connection: Connection,

@@ -50,6 +50,17 @@ def test_archive_comes_through_a_pipe(threads: Threads, world: World, tmp_path: 
     assert json.loads(told.stdout)["objectId"] == "host"
 
 
+def test_imported_thread_goes_where_this_installation_places_it(
+    threads: Threads, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Which object owned a Thread at its source means nothing where the placement is another one."""
+    archive = threads("export", THREAD, "--database-url", world.url).stdout
+    monkeypatch.setenv("THREADS_PLACEMENT", "hash:1")
+    other = f"sqlite:///{tmp_path / 'other.db'}"
+    told = threads("import", "-", "--database-url", other, "--json", stdin=archive)
+    assert json.loads(told.stdout)["objectId"] == "host-0-of-1"
+
+
 def test_what_is_not_there_is_said(threads: Threads, world: World, tmp_path: Path):
     """No database named: a setting is missing. No file, no Thread, half an archive: each told, nothing created."""
     assert threads("export", THREAD).exit_code == Exit.USAGE
