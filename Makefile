@@ -2,6 +2,7 @@
 # .venv and installs the locked requirements into it. Another interpreter: `make test PYTHON=python3.13`.
 
 PYTHON ?= python3
+OBJECTS ?= 1000
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -11,7 +12,7 @@ JOBS ?= 2
 SIDE_BY_SIDE = --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo dev test check format simulation crash bench bench-storage soak wheel lock clean histories
+.PHONY: help install demo dev test check format simulation crash bench bench-storage soak idle wheel lock clean histories
 
 help:  ## Show the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +59,9 @@ simulation: $(STAMP)  ## The core under a seeded scheduler (STEPS=100000 SEED=1)
 
 histories: $(STAMP)  ## Random histories of lanes and logs, fifty times as many as in test, on both databases (some minutes)
 	HISTORIES=50 $(BIN)/python -m pytest tests/contract/test_lifecycle.py -o faulthandler_timeout=3600
+
+idle: $(STAMP)  ## OBJECTS=1000 objects at rest: no event, no timer, no row, no work (the longer one: OBJECTS=10000)
+	IDLE_OBJECTS=$(OBJECTS) $(BIN)/python -m pytest -s tests/workflow/test_idle.py -k cost_nothing
 
 format: $(STAMP)  ## Format and mend what can be mended
 	$(BIN)/ruff format .
