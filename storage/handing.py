@@ -55,7 +55,7 @@ def finish(
         deployment_id = before[-1].records[-1].deployment_id if before else ""
         joining.settle_all(tx, claim, settled, deployment_id=deployment_id, now=now)
     if claim.parent is not None:
-        parents.tell(tx, submissions.get(tx, claim.submission_id))
+        parents.tell(tx, submissions.get(tx, claim.submission_id), now=now)
     return settlement, _leave(tx, claim, mark_through)
 
 

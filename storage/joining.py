@@ -144,7 +144,7 @@ def _resolve(
     batch = batches.settlement(own, deployment_id=deployment_id, now=now)
     lane = log.append_unowned(tx, lane, [log.encode(batch)], row.submission_id)
     submissions.settle(tx, row, own.outcome, now=now)
-    parents.tell(tx, row)
+    parents.tell(tx, row, now=now)
     return lane, settlements.told(row.thread_id, own, now)
 
 

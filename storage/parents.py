@@ -10,7 +10,7 @@ from thread_objects.contract import ids
 from thread_objects.contract.states import ChildReport, SubmissionState
 from thread_objects.errors import LedgerError, NotFound
 
-from . import lanes, submissions
+from . import lanes, marks, submissions
 from .engine import Transaction
 from .submissions import Submission
 
@@ -51,8 +51,11 @@ def report(tx: Transaction, parent_submission_id: str, child_submission_id: str)
     return ChildReport.WOKEN
 
 
-def tell(tx: Transaction, row: Submission) -> None:
-    """Report a settled row to its parent, where it has one in this database."""
-    parent = row.parent_submission_id
-    if parent is not None and submissions.find(tx, parent) is not None:
-        report(tx, parent, row.submission_id)
+def tell(tx: Transaction, row: Submission, *, now: int) -> None:
+    """Report a settled row to its parent, where it has one in this database.
+
+    The parent's workflow is another one and heard nothing: an old mark makes the next sweep tell it.
+    """
+    parent = None if row.parent_submission_id is None else submissions.find(tx, row.parent_submission_id)
+    if parent is not None and report(tx, parent.submission_id, row.submission_id) is ChildReport.WOKEN:
+        marks.leave_old(tx, parent.object_id, now=now)

@@ -92,7 +92,7 @@ def abort_queued(tx: Transaction, lane: lanes.Lane, row: Submission, *, deployme
     ]
     log.append_unowned(tx, lane, encoded, row.submission_id)
     submissions.settle(tx, row, Outcome.ABORTED, now=now)
-    parents.tell(tx, row)
+    parents.tell(tx, row, now=now)
     return told(row.thread_id, settled, now)
 
 
@@ -112,7 +112,7 @@ def finalize(tx: Transaction, submission_id: str, *, now: int) -> Settlement:
         raise LedgerError(f"{submission_id}: settled with another outcome", operation="finalizeSettlement")
     if row.state is SubmissionState.SUSPENDED:
         row = submissions.wake(tx, row)
-    parents.tell(tx, row)
+    parents.tell(tx, row, now=now)
     row = submissions.settle(tx, row, settled.outcome, now=now)
     lanes.drop_owner(tx, lane, submission_id)
     tx.notify = True

@@ -2,14 +2,18 @@
 
 from temporalio.testing import ActivityEnvironment
 
+from activities.ledger import LedgerActivities
 from activities.recovery import RecoveryActivities
 from thread_objects.agents import Registry, ToolPolicy
-from thread_objects.contract.activities import RecoverRequest
+from thread_objects.contract.activities import ApplyRequest, Item, RecoverRequest, SurveyRequest
+from thread_objects.contract.messages import Submit
 from thread_objects.contract.states import ResolutionKind, ToolClass
 from thread_objects.contract.views import Registry as RegistryView
 from thread_objects.core.recovery import CompletedWithResult
 
 from .lab import THREAD, declared
+from .proxy import Proxied
+from .test_crash_families import FAILURE
 
 
 class Agent:
@@ -64,6 +68,34 @@ def test_a_permission_holds_for_the_operation_it_was_given_for(lab):
     lab.resolve(sid, "c1", ResolutionKind.SAFE_TO_RETRY)
     same = run(lab, ToolPolicy(), "recovery-3")
     assert [d.disposition for d in same.recovered.decisions] == ["deferred"]
+
+
+def test_a_survey_of_a_faulted_thread_tells_its_new_rows(lab):
+    """SWP-021: in the native scan, and after a batch that brought them; a Thread without a fault pays nothing."""
+    store = Proxied(lab.store)
+    shell = LedgerActivities(store, clock=lab.clock, worker="w", registry=RegistryView())
+    lab.submit("k1")
+    look = SurveyRequest(object_id=THREAD)
+    assert ActivityEnvironment().run(shell.survey, look).survey.event_sequence == 0
+    assert "note_recipients" not in store.calls
+    fault = lab.store.record_fault(THREAD, FAILURE, now=lab.clock.now()).fault
+    lab.submit("k2")
+    seen = ActivityEnvironment().run(shell.survey, look).survey
+    assert (seen.event_sequence, seen.threads[0].fault_retry_at) == (2, fault.retry_at)
+    submit = Submit(thread_id=THREAD, agent_id="agent", principal="p", key="k3", input="hi")
+    batch = ApplyRequest(object_id=THREAD, batch_id="b", mark=9, applied_through=0, items=(Item(n=9, mutation=submit),))
+    assert ActivityEnvironment().run(shell.apply_mutations, batch).survey.event_sequence == 3
+    assert [event.transition for event in lab.store.recovery_events(THREAD, after=0, limit=9)] == ["created"] * 3
+
+
+def test_a_sweep_uses_the_workers_bindings(lab):
+    """The same recovery as a pass runs, over all Threads of the object."""
+    lab.lost(declared("c1"))
+    found = activities(lab, ToolPolicy(reconciler=lambda call: CompletedWithResult("x"))).run_recovery(
+        THREAD, producer_id="producer", attempt_id="sweep"
+    )
+    assert [(d.decision, d.disposition) for d in found.reports] == [("MarkUnknown", "repaired")]
+    assert ([report.thread_id for report in found.work_reports], found.cursor) == ([THREAD], None)
 
 
 def test_a_repeated_activity_changes_nothing(lab):

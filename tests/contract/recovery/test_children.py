@@ -95,6 +95,7 @@ def test_a_waiting_parent_wakes_when_its_child_settles(lab):
     family = Family(lab).upto("suspend")
     family.settle_child()
     assert family.snapshot().state == "input-applied"
+    assert [mark.object_id for mark in lab.store.old_marks(before=1, limit=9)] == [THREAD]
     lab.tear(
         "UPDATE submissions SET state = 'suspended', suspension_reason = 'WaitingForChild', suspension_calls = '[]',"
         f" suspension_children = '[\"{family.child}\"]' WHERE submission_id = ?",

@@ -2,12 +2,15 @@
 
 import pytest
 
+from thread_objects.contract import ids
+from thread_objects.contract import records as r
+from thread_objects.contract.messages import ParentLink
 from thread_objects.contract.states import Decision, Outcome, Resolution
 from thread_objects.core.evidence import UndecodableRecord, evidence_of
-from thread_objects.core.recovery import OpenCall, classify, tag
+from thread_objects.core.recovery import ChildReservation, DelegationCall, OpenCall, Snapshot, classify, tag
 from thread_objects.core.recovery.evidence import BatchApproval, PendingApproval, PendingBatch, Resolved, WorkerCall
 
-from .builders import RunLog, call, row
+from .builders import RUN, SID, RunLog, call, row
 
 
 def started(*calls, turn=1):
@@ -232,3 +235,132 @@ def test_what_the_run_spent_is_summed_over_attempts():
     log.records[2] = log.records[2].model_copy(update={"payload": spent})
     found = evidence_of(row(), log.records).usage
     assert (found.input_tokens, found.output_tokens) == (7, 2)
+
+
+# --- delegations ---------------------------------------------------------------------------------------------------
+
+
+def requested_child(call_id: str = "d1") -> r.SubagentRequested:
+    return r.SubagentRequested(
+        run_id=RUN,
+        turn_id=ids.turn_id(RUN, 1),
+        turn=1,
+        tool_call_id=call_id,
+        delegation_id=call_id,
+        target_agent_id="child",
+        child_input=None,
+        child_input_digest="",
+        grant_digest="",
+        reservation_id="res-1",
+        reservation_digest="",
+        child_thread_id="child-thread",
+        child_principal="p",
+        child_idempotency_key="k",
+    )
+
+
+STARTED = r.SubagentStarted(
+    run_id=RUN,
+    tool_call_id="d1",
+    child_thread_id="child-thread",
+    child_submission_id="child-1",
+    child_receipt_id="r",
+    child_run_id="run:child-1",
+)
+JOINED = r.SubagentJoined(
+    run_id=RUN,
+    tool_call_id="d1",
+    child_submission_id="child-1",
+    child_settlement_id="settlement:child-1",
+    child_outcome=Outcome.COMPLETED,
+    child_result_digest="",
+    projected_result_digest="",
+    reservation_id="res-1",
+    final_accounting={"consumed": 1},
+)
+
+
+def holding(status: str) -> Snapshot:
+    return row(child_reservations=(ChildReservation("res-1", "d1", status),))
+
+
+def delegations(log: RunLog, snapshot: Snapshot | None = None) -> tuple[DelegationCall, ...]:
+    return evidence_of(snapshot or row(), log.records).open_delegation_calls
+
+
+def test_a_delegation_is_known_by_its_recorded_kind_and_by_its_records():
+    """How far it came is read from the records; none of it is an ordinary open call."""
+    log = started(call("d1", kind="delegation"))
+    (found,) = delegations(log)
+    assert (found.requested, found.started, found.joined, found.request) == (False, False, False, None)
+    (found,) = delegations(log.add(requested_child()))
+    assert (found.requested, found.started, found.child_thread_id, found.child_submission_id) == (
+        True,
+        False,
+        "child-thread",
+        None,
+    )
+    assert found.request == requested_child()
+    (found,) = delegations(log.add(STARTED))
+    assert (found.started, found.child_submission_id, found.admission) == (True, "child-1", None)
+    assert open_ids(log) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "owed"), [("reserved", True), ("releasePending", True), ("released", False)], ids=str
+)
+def test_a_joined_delegation_is_owed_while_its_budget_is_held(status, owed):
+    """Its call is closed; what is left is its accounting."""
+    log = started(call("d1", kind="delegation")).add(requested_child()).add(STARTED).add(JOINED).settled("d1", 1)
+    found = delegations(log, holding(status))
+    assert [(view.joined, view.accounting) for view in found] == ([(True, {"consumed": 1})] if owed else [])
+    assert tag(classify(holding(status), evidence_of(holding(status), log.records))) == (
+        "ApplyJoinAccounting" if owed else "ResumeFromTurnBoundary"
+    )
+
+
+def test_a_request_without_its_declaration_is_a_delegation_all_the_same():
+    """The record says what the call is; it is never taken for an uncertain effect."""
+    log = RunLog().input().add(requested_child())
+    assert [view.call_id for view in delegations(log)] == ["d1"]
+    assert open_ids(log) == []
+
+
+def test_a_delegation_with_an_unknown_record_is_listed_as_an_open_call():
+    """Whatever its kind: somebody said that it may have happened."""
+    log = started(call("d1", kind="delegation")).unknown("d1", 1)
+    assert (delegations(log), open_ids(log)) == ((), [(1, "d1")])
+
+
+def test_lineage_counts_only_for_the_parent_that_the_row_names():
+    """A fabricated one establishes nobody."""
+    lineage = r.SubagentLineageRecorded(
+        parent_link=ParentLink(submission_id="parent", tool_call_id="d1"),
+        parent_submission_id="parent",
+        child_input_digest="",
+        grant_digest="",
+    )
+    log = RunLog().add(lineage)
+    for linkage, recorded in ((("parent", "d1"), True), (("parent", "d2"), False), (None, False)):
+        assert evidence_of(row("admitted", parent_linkage=linkage), log.records).lineage_recorded is recorded
+
+
+def test_the_runs_deadline_is_read_from_its_start():
+    """It decides nothing in the classifier."""
+    assert evidence_of(row(), RunLog().input().records).deadline_at == 2
+    assert evidence_of(row(), RunLog().records).deadline_at is None
+
+
+def test_a_joined_settlement_settles_its_row_although_it_names_its_hosts_run():
+    """The settlement is the Submission's, whoever's Run it shares."""
+    settled = r.SubmissionSettled(
+        submission_id=SID,
+        settlement_id=ids.settlement_id(SID),
+        receipt_id="rcp-1",
+        outcome=Outcome.COMPLETED,
+        run_id="run:host",
+    )
+    snapshot = row("joined", host_submission_id="host")
+    found = evidence_of(snapshot, RunLog().add(settled).records)
+    assert found.settlement_outcome is Outcome.COMPLETED
+    assert tag(classify(snapshot, found)) == "FinalizeLedgerFromHistory"
