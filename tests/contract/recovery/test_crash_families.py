@@ -132,7 +132,7 @@ def reached(lab: Lab, sid: str) -> Any:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_crash_at_any_write_converges_on_one_family(scenario, tmp_path):
-    """CHA-007: one child, one settlement each, budget given back once, wherever recovery dies."""
+    """One child, one settlement each, budget given back once, wherever recovery dies."""
     with opened(f"sqlite:///{tmp_path / 'whole.db'}") as lab:
         sid = scenario(lab)
         whole = Mortal(lab.store, None, after=False)

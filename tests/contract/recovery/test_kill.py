@@ -61,7 +61,7 @@ POINTS = [
 
 @pytest.mark.parametrize(("scenario", "failpoint"), POINTS, ids=[point for _, point in POINTS])
 def test_a_killed_recovery_is_finished_by_the_next(scenario, failpoint, tmp_path):
-    """CHA-007: the same end as without the kill."""
+    """The same end as without the kill."""
     with opened(f"sqlite:///{tmp_path / 'whole.db'}") as lab:
         sid = scenario(lab)
         passes(lab)
