@@ -35,6 +35,7 @@ def read(store: Store, thread_id: str) -> Transcript | None:
         for piece in store.load_checkpoints(thread_id):
             for payload in _unpacked(store, piece):
                 transcript.apply(payload)
+            transcript.through = piece.sequence
             transcript.held(piece.sequence)
     except (ThreadError, ValueError, KeyError, TypeError):
         return None

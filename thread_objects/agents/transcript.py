@@ -160,7 +160,6 @@ class Transcript:
         """Checkpoints hold everything up to the end of this batch."""
         self.recent = [batch for batch in self.recent if batch.through > through]
         self.since = through
-        self.through = max(self.through, through)
 
     def run_of(self, submission_id: str) -> RunLog | None:
         """The Run of a Submission, if its input is recorded."""

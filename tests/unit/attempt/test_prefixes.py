@@ -11,6 +11,7 @@ from storage.sqlite import SqliteTransaction
 from tests.unit.attempt.rig import AGENT, Rig, Script, calls, says, scripted
 from thread_objects.agents import ToolPolicy, bind
 from thread_objects.agents.transcript import Transcript
+from thread_objects.contract import limits
 from thread_objects.contract.records import ModelResponseRecorded, RunStarted, UserInputRecorded
 from thread_objects.contract.states import Outcome
 from thread_objects.core import batches
@@ -165,6 +166,21 @@ def test_two_workers_write_one_chain(long: Rig, script: Script):
     assert long.store.checkpoint_chain(THREAD)[-1].sequence == end
     assert (mine_has.since, others_have.since) == (end, end)
     assert prefixes.read(long.store, THREAD).runs == folded(long).runs
+
+
+def test_a_memory_that_is_far_behind_catches_up_record_by_record(long: Rig, monkeypatch: pytest.MonkeyPatch):
+    """Checkpoints of another worker may end past what is known here: nothing in between is taken for read."""
+    monkeypatch.setattr(limits, "READ_PAGE_RECORDS_MAX", 16)
+    kept, behind = Transcripts(), Transcript()
+    behind.extend(long.store.records(THREAD, after=0, limit=6))
+    last = long.store.records(THREAD, after=5, limit=1)[0]
+    kept.keep(long.store, THREAD, behind, last.record_id, now=1)
+    tail = long.store.tail(THREAD).sequence
+    assert long.store.checkpoint_chain(THREAD)[-1].sequence > 6 + 16
+    caught_up = kept.read(long.store, THREAD, tail=tail, now=1)
+    assert caught_up is behind
+    assert caught_up.through == tail
+    assert caught_up.runs == folded(long).runs
 
 
 def test_a_store_that_is_away_keeps_no_settlement_back(long: Rig, script: Script, monkeypatch: pytest.MonkeyPatch):
