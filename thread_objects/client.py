@@ -293,6 +293,7 @@ class ThreadClient(Operating):
 
     async def object_id(self, thread_id: str) -> str:
         """The Thread Object that owns the Thread: as storage says, else as the placement says for a new one."""
+        await self._authorisation.check(Operation.REPORT, self._caller, thread_id)
         return await self._objects.owner(thread_id)
 
     async def object_report(self, object_id: str) -> ObjectReport:
@@ -307,7 +308,7 @@ class ThreadClient(Operating):
         """
         await self._authorisation.check(Operation.EXPLAIN, self._caller, thread_id)
         name = names.QUERY_RECOVERY_STATUS
-        owner = object_id or await self.object_id(thread_id)
+        owner = object_id or await self._objects.owner(thread_id)
         found = await self._objects.objects.query(owner, name, thread_id, RecoveryStatus)
         return found.fault
 

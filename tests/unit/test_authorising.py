@@ -106,7 +106,9 @@ ATTEMPTS: dict[str, tuple[Operation, Callable[[ThreadClient], Awaitable[Any]]]] 
     "status": (Operation.STATUS, lambda c: c.status(SUBMISSION)),
     "find": (Operation.STATUS, lambda c: c.find(THEIRS, "bob", "k")),
     "report": (Operation.REPORT, lambda c: c.report(THEIRS)),
-    "recovery status": (Operation.REPORT, lambda c: c.recovery_status(THEIRS)),
+    "object id": (Operation.REPORT, lambda c: c.object_id(THEIRS)),
+    "object report": (Operation.REPORT, lambda c: c.object_report(THEIRS)),
+    "recovery status": (Operation.EXPLAIN, lambda c: c.recovery_status(THEIRS)),
 }
 
 
