@@ -1,12 +1,15 @@
 """Retention: what was said goes, what proves stays, and nothing that is still owed is touched."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from activities.transcripts import Transcripts
+from storage import StoreLimits, open_store
 from tests.contract.archived import lived_in
+from tests.contract.databases import MigratedFile
 from tests.contract.world import THREAD, World, call, kinds, settled, state, submit
 from thread_objects.archives import check_archive
 from thread_objects.contract import ids
@@ -107,6 +110,28 @@ def test_thread_goes_on_after_retention(world: World, mode: str):
         tail.sequence + n for n in range(1, 6)
     ]
     assert set(checks(world)) <= {"digest-chain"}
+
+
+@MODES
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_retained_thread_moves_like_any_other(world: World, mode: str, migrated_file: MigratedFile, tmp_path: Path):
+    """Its archive holds what is left, comes in whole, and the chain goes on at the destination."""
+    lived_in(world)
+    talk_after = world.store.tail(THREAD)
+    retain(world, mode)
+    archive = list(world.store.export(THREAD))
+    (tmp_path / "elsewhere").mkdir()
+    url = migrated_file.copy(tmp_path / "elsewhere")
+    elsewhere = World(open_store(url, limits=StoreLimits(), synchronous="OFF"), url, now=world.now)
+    report = elsewhere.store.import_thread(archive, now=world.now)
+    assert (report.base_sequence > 0) == (mode == "delete")
+    assert report.tail_sequence == talk_after.sequence
+    assert list(elsewhere.store.export(THREAD)) == archive
+    assert elsewhere.submit("settled").replayed
+    elsewhere.answer_approval(ids.submission_id(THREAD, "pat", "suspended"), "also", Decision.APPROVED)
+    elsewhere.finish(elsewhere.begin(attempt="x"))
+    assert set(checks(elsewhere)) <= {"digest-chain"}
+    elsewhere.store.close()
 
 
 @MODES

@@ -103,6 +103,7 @@ class Screen:
         self.facts(
             [
                 ("result", None if settlement.result is None else _whole(settlement.result)),
+                ("content", "taken by retention" if settlement.redacted else None),
                 ("error", settlement.diagnostic and settlement.diagnostic.error_tag),
                 ("message", settlement.diagnostic and settlement.diagnostic.message),
                 ("finish", settlement.finish_reason),
