@@ -5,6 +5,7 @@ not whole and is not kept.
 """
 
 import asyncio
+from collections.abc import Callable
 
 from thread_objects import failpoints
 from thread_objects.agents.transcript import RunLog, Transcript
@@ -48,12 +49,18 @@ class Commits:
         self.took(self._store.append(self.claim, batch, now=now), batch)
         self.held_at = now
 
-    async def patiently(self, batch: Batch) -> None:
+    def join(self, submission_id: str, batch: Batch) -> None:
+        """Append what ends with a joining input, mark its row, and fold what was appended."""
+        now = self.now()
+        self.took(self._store.apply_joined(self.claim, submission_id, batch, now=now).tail, batch)
+        self.held_at = now
+
+    async def patiently(self, batch: Batch, append: Callable[[Batch], None] | None = None) -> None:
         """Append, waiting for a store that is away: what is committed here cannot be had again."""
         pause, waited = PAUSE_S, 0.0
         while True:
             try:
-                self.append(batch)
+                (append or self.append)(batch)
             except StoreUnavailable:
                 if waited >= PATIENCE_S:
                     raise

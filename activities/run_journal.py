@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from thread_objects import failpoints
-from thread_objects.agents.binding import AgentBinding, Response, Result
+from thread_objects.agents.binding import AgentBinding, Completed, Response, Result
 from thread_objects.agents.policy import ApprovalAnswer, ApprovalQuestion
 from thread_objects.agents.transcript import Call, RunLog, Turn
 from thread_objects.contract.records import Batch
@@ -24,6 +24,7 @@ from thread_objects.ports import Store
 
 from .commits import Commits
 from .endings import CallsLost, HandBack, Suspended
+from .steering import Steering
 from .turn_batches import TurnBatches
 
 IDLE_PATIENCE_S = 60.0
@@ -66,6 +67,7 @@ class RunJournal:
         self._log = seat.run
         self._commits = commits
         self._batches = TurnBatches(commits.claim.submission_id, commits.deployment_id)
+        self.steering = Steering(seat.store, commits, self._batches, seat.run, seat.binding.policy)
         self._superseded = commits.claim.superseded_epoch
         self._first = True
         self._unseen: Batch | None = None
@@ -107,6 +109,31 @@ class RunJournal:
     def _check_duration(self, now: int) -> None:
         if self._log.deadline_at is not None and now >= self._log.deadline_at:
             raise AgentPolicyError(policy_limit="duration", maximum=self._seat.binding.policy.duration_ms)
+
+    # --- seams -------------------------------------------------------------------------------------------------------
+
+    async def seam(self, turn: int, prompt: Callable[[JsonValue], object]) -> Sequence[JsonValue]:
+        """Queued input that joins before the model is asked again."""
+        if self._seat.binding.policy.steering_per_seam == 0 or not self._goes_on(turn):
+            return ()
+        return await self.steering.seam(prompt)
+
+    async def follow_up(self, completed: Completed, prompt: Callable[[JsonValue], object]) -> bool:
+        """Whether queued input joined where the Run would end."""
+        if not self._seat.binding.policy.follow_up or not self._goes_on(completed.turn):
+            return False
+        return await self.steering.follow_up(completed, prompt)
+
+    def _goes_on(self, turn: int) -> bool:
+        """Whether another Turn will be asked for: input is not taken only to be given back."""
+        now = self._commits.now()
+        if self.stopping or now >= self._seat.yield_at:
+            return False
+        try:
+            self._check_policy(turn + 1, now)
+        except AgentPolicyError:
+            return False
+        return True
 
     # --- the response and its approvals ------------------------------------------------------------------------------
 

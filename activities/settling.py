@@ -67,7 +67,14 @@ class Settling:
 
     def _finish(self, batches: Sequence[Batch], settled: SubmissionSettled, now: int) -> tuple[Settlement, ThreadView]:
         failpoints.hit("terminalize:before-canonical-append")
-        told, view = self._store.finish(self._commits.claim, batches, settled, mark_through=self._mark_through, now=now)
+        told, view = self._store.finish(
+            self._commits.claim,
+            batches,
+            settled,
+            joins=self._journal.steering.joins,
+            mark_through=self._mark_through,
+            now=now,
+        )
         failpoints.hit("terminalize:after-canonical-append")
         self._commits.fold(settlement(settled, deployment_id=self._commits.deployment_id, now=now))
         return told, view

@@ -17,10 +17,13 @@ from thread_objects.contract.records import (
     ToolApprovalRequested,
     ToolCallSettled,
     ToolStepSettled,
+    UserInputRecorded,
 )
 from thread_objects.contract.wire import Json
+from thread_objects.core.batches import joined_input
 from thread_objects.core.canonical import RECORD
 from thread_objects.core.digests import of_value
+from thread_objects.ties import Joining
 
 
 class TurnBatches:
@@ -69,6 +72,24 @@ class TurnBatches:
         payloads.extend(self._settled(completed.turn, result) for result in results)
         payloads.append((ids.run_completed_record(self._run), RunCompleted(run_id=self._run, output=completed.output)))
         yield self._batch(ids.turn_batch(self._run, completed.turn), now, payloads)
+
+    def joined(self, taken: Joining, now: int) -> Batch:
+        """Queued input at a seam."""
+        return joined_input(
+            taken.submission_id, self._sid, taken.input, "steering", deployment_id=self._deployment_id, now=now
+        )
+
+    def follow_up(self, completed: Completed, taken: Joining, now: int) -> Batch | None:
+        """What would have been a Run's end, and the input it goes on with; None when that is more than a batch."""
+        payloads = [self._responded(completed.response)] if completed.response is not None else []
+        payloads.extend(self._settled(completed.turn, result) for result in completed.results)
+        if len(payloads) >= limits.BATCH_RECORDS_MAX:
+            return None
+        recorded = UserInputRecorded(
+            submission_id=taken.submission_id, input_kind="follow-up", run_id=self._run, input=taken.input
+        )
+        payloads.append((ids.input_record(taken.submission_id), recorded))
+        return self._batch(ids.input_batch(taken.submission_id), now, payloads)
 
     def interrupted(self, superseded_epoch: int, attempt_id: str, now: int) -> Batch:
         """The audit that an owner died before its response was recorded."""

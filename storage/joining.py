@@ -111,7 +111,7 @@ def settle(
     lane, row = _locked(tx, submission_id)
     if settlements.published(tx, row.thread_id, submission_id) is not None:
         return settlements.finalize(tx, submission_id, now=now)
-    if row.state is not SubmissionState.JOINED or row.host_submission_id != host_submission_id:
+    if row.state not in _JOIN_STATES or row.host_submission_id != host_submission_id:
         raise LedgerError(f"{submission_id}: not joined to {host_submission_id}", operation="publishJoined")
     record = settlements.published(tx, row.thread_id, host_submission_id)
     if record is None:

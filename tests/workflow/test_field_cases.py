@@ -40,7 +40,7 @@ async def test_the_same_tool_call_ids_in_two_threads_and_two_runs_settle(deploye
     script = f"call look a@{ledger} & pay b@{ledger}; call pay c@{ledger}; say done"
     sent = [
         await deployed.client.submit(deployed.thread, AGENT, script, key="1"),
-        await deployed.client.submit(deployed.thread, AGENT, script, key="2"),
+        await deployed.client.submit(deployed.thread, AGENT, script, key="2", principal="another"),
         await deployed.client.submit(deployed.thread + "-other", AGENT, script, key="1"),
     ]
     settled = await asyncio.gather(*(deployed.client.wait(receipt, timeout=30) for receipt in sent))

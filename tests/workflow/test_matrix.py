@@ -38,7 +38,7 @@ async def test_submit_tools_approval_and_abort(deployed: Deployed, tmp_path: Pat
     """Receipts, tools, an approval and an abort, whatever server and database."""
     client, thread, ledger = deployed.client, deployed.thread, tmp_path / "effects"
     plain = await client.submit(thread, AGENT, f"call look a@{ledger} & look b@{ledger}; say plain", key="1")
-    signalled = await client.submit_signal(thread, AGENT, "say signalled", key="2")
+    signalled = await client.submit_signal(thread, AGENT, "say signalled", key="2", principal="another")
     assert (await client.wait(plain, timeout=30)).result == "plain"
     assert (await client.wait(signalled, timeout=30)).result == "signalled"
     asked = await client.submit(thread, AGENT, f"call refund r@{ledger}; say refunded", key="3")

@@ -152,7 +152,12 @@ class PydanticAgentBinding:
 
     async def run(self, request: RunRequest, journal: Journal) -> Completed:
         """Advance the Run from its last committed fact to its end."""
-        return await Drive(self, request, journal).run()
+        drive = Drive(self, request, journal)
+        completed = await drive.run()
+        while request.run.completed is None and await journal.follow_up(completed, self.prompt):
+            drive = Drive(self, request, journal, after=drive)
+            completed = await drive.run()
+        return completed
 
 
 def _policies(

@@ -4,7 +4,7 @@ Rule guarded: a binding decides nothing about durability. It asks the journal be
 fact before the next step begins, and stops where the journal raises.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -98,6 +98,15 @@ class Journal(Protocol):
 
     async def settle_last(self, turn: int, results: Sequence[Result]) -> None:
         """Commit the Turn's remaining results."""
+
+    async def seam(self, turn: int, prompt: Callable[[JsonValue], object]) -> Sequence[JsonValue]:
+        """The Turn is complete and the model is about to be asked again: queued input that joins here, in order.
+
+        It is committed when this returns. `prompt` tells by raising that an input cannot be read: it stays queued.
+        """
+
+    async def follow_up(self, completed: "Completed", prompt: Callable[[JsonValue], object]) -> bool:
+        """The Run would end with this. True: queued input joined instead, committed with all that the Turn left."""
 
     async def step(self, tool_call_id: str, name: str, output: JsonValue) -> None:
         """Commit a Step's output."""

@@ -29,7 +29,7 @@ from thread_objects.agents.capability import ThreadCapability, request_settings
 from thread_objects.agents.counters import counted, counters_after
 from thread_objects.agents.declare import declare, repairs_arguments
 from thread_objects.agents.guard import CallGuard
-from thread_objects.agents.history import FOLLOW_UP, History, messages_of
+from thread_objects.agents.history import FOLLOW_UP, History, joined_after, messages_of, prompt_part
 from thread_objects.agents.prompts import Prompt
 from thread_objects.agents.results import encode_parts, from_settled, pruned
 from thread_objects.agents.transcript import Call
@@ -47,7 +47,18 @@ Run = AgentRun[Any, Any]
 class Drive:
     """One Attempt's drive of one Run."""
 
-    def __init__(self, binding: "PydanticAgentBinding", request: RunRequest, journal: Journal) -> None:
+    def __init__(
+        self,
+        binding: "PydanticAgentBinding",
+        request: RunRequest,
+        journal: Journal,
+        *,
+        after: "Drive | None" = None,
+    ) -> None:
+        self.deps: tuple[Any, ...] = after.deps if after is not None else ()
+        """What the Attempt depends on, once it is made; it is made once."""
+        # No two drives may say the same of their messages.
+        self._name = request.attempt if after is None else f"{request.attempt}+{len(request.run.turns)}"
         self._binding = binding
         self._request = request
         self._journal = journal
@@ -68,21 +79,23 @@ class Drive:
         """Drive the Run to its end."""
         if self._log.completed is not None:
             return Completed(output=self._log.completed.output, turn=self._turn)
+        await self._seam_passed_over()
         prompt, history = self._position()
-        deps = await self._binding.dependencies(self._request)
+        if not self.deps:
+            self.deps = (await self._binding.dependencies(self._request),)
         result: Any = None
         try:
             async with self._binding.agent.iter(
                 prompt,
                 message_history=history,
-                deps=deps,
+                deps=self.deps[0],
                 model=self._binding.model,
                 usage=self._counters.usage,
                 usage_limits=UsageLimits(request_limit=None),
                 model_settings=request_settings(self._binding.policy),
                 capabilities=[self._capability],
                 conversation_id=self._request.thread_id,
-                run_id=self._request.attempt,
+                run_id=self._name,
                 infer_name=False,
             ) as run:
                 run.ctx.state.output_retries_used = self._counters.output_retries
@@ -206,7 +219,21 @@ class Drive:
         if self._guard.lost:
             self._journal.lost(self._turn, self._guard.lost)
         if not ends:
-            following.request.parts = self._expected = self._recorded(parts)
+            joined = await self._seam()
+            following.request.parts = self._expected = [*self._recorded(parts), *joined]
+
+    async def _seam(self) -> list[ModelRequestPart]:
+        """The parts of queued input that joins here."""
+        taken = await self._journal.seam(self._turn, self._binding.prompt)
+        return [prompt_part(self._log, self._prompt(value)) for value in taken]
+
+    async def _seam_passed_over(self) -> None:
+        """A Run that is taken up at a seam which nobody used: the owner died between results and request."""
+        last = self._log.last
+        if last is None or not last.closed or joined_after(self._log, last):
+            return
+        if last.calls or FOLLOW_UP in last.state:
+            await self._seam()
 
     def _arrivals(self) -> Arrivals:
         """The calls of the Turn in progress, committed or still held."""

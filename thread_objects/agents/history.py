@@ -35,19 +35,32 @@ NOT_EXECUTED = "Not executed: the run ended before this call."
 def messages_of(run: RunLog, prompt: Callable[[JsonValue], Prompt], *, live: bool) -> list[ModelMessage]:
     """A Run's messages. `live`: up to its open end, to be resumed; otherwise closed, to be followed by others."""
     messages: list[ModelMessage] = []
-    request = ModelRequest(parts=[UserPromptPart(prompt(run.input), timestamp=_instant(run.started_at))])
+    request = ModelRequest(parts=[prompt_part(run, prompt(run.input))])
     for turn in run.turns:
         own = ModelMessagesTypeAdapter.validate_json(to_json(turn.messages))
         if isinstance(own[0], ModelResponse):
             messages.append(request)
         messages.extend(own)
         last = turn is run.last
-        request = ModelRequest(parts=_answer(run, turn, closing=last and not live))
+        closing = last and not live
+        request = ModelRequest(parts=_answer(run, turn, closing=closing))
+        if not closing:  # what nobody answered goes back to the queue, and is read where it is answered
+            request.parts = [*request.parts, *(prompt_part(run, prompt(value)) for value in joined_after(run, turn))]
         if last and (request.parts if not live else turn.closed and request.parts):
             messages.append(request)
     if not run.turns and not live:
         messages.append(request)
     return messages
+
+
+def prompt_part(run: RunLog, prompt: Prompt) -> UserPromptPart:
+    """An input as its Run reads it. The instant is the log's, so that it is the same whenever it is rebuilt."""
+    return UserPromptPart(prompt, timestamp=_instant(run.started_at))
+
+
+def joined_after(run: RunLog, turn: Turn) -> list[JsonValue]:
+    """The inputs that the Run took at the seam behind this Turn."""
+    return [joined.input for joined in run.joined if joined.after == turn.turn]
 
 
 def _answer(run: RunLog, turn: Turn, *, closing: bool) -> list[ModelRequestPart]:

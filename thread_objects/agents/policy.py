@@ -73,6 +73,11 @@ class RunPolicy(BaseModel):
     bounds each request; `model_retries_max` further requests are made after failures that may pass, waiting from
     `model_retry_base_ms` doubling up to `model_retry_cap_ms`, or as long as the provider asked for (never longer
     than `model_retry_after_ms_max`: then the request has failed). The provider clients' own retries are off.
+
+    `steering_per_seam` is how much queued input, of the same principal and agent, a running Run takes at each seam
+    (after a complete tool batch, before the next request); 0 leaves all of it to Runs of its own. `follow_up` lets a
+    Run that would end take one queued input and go on; off by default, since then one Run answers for several inputs
+    that were sent one after the other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -86,6 +91,8 @@ class RunPolicy(BaseModel):
     model_retry_base_ms: Annotated[int, Field(ge=0, le=60_000)] = limits.MODEL_RETRY_BASE_MS
     model_retry_cap_ms: Annotated[int, Field(ge=0, le=300_000)] = limits.MODEL_RETRY_CAP_MS
     model_retry_after_ms_max: Annotated[int, Field(ge=0, le=300_000)] = limits.MODEL_RETRY_AFTER_MS_MAX
+    steering_per_seam: Annotated[int, Field(ge=0, le=limits.STEERING_PER_SEAM_MAX)] = limits.STEERING_PER_SEAM
+    follow_up: bool = False
     tool_result_bytes_max: Annotated[int, Field(ge=1_024, le=limits.TOOL_RESULT_BYTES_MAX)] = (
         limits.TOOL_RESULT_BYTES_MAX
     )

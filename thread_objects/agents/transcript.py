@@ -74,6 +74,15 @@ class Turn:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class JoinedInput:
+    """Queued input that a Run took, after so many of its Turns."""
+
+    submission_id: str
+    input: JsonValue
+    after: int
+
+
 @dataclass(slots=True)
 class RunLog:
     """One Run, from its input to its end."""
@@ -84,6 +93,7 @@ class RunLog:
     started_at: int = 0
     deadline_at: int | None = None
     turns: list[Turn] = field(default_factory=list)
+    joined: list[JoinedInput] = field(default_factory=list)
     completed: records.RunCompleted | None = None
     failed: records.RunFailed | None = None
     abort: bool = False
@@ -128,6 +138,8 @@ class Transcript:
 
     def __init__(self) -> None:
         self.runs: dict[str, RunLog] = {}
+        self._taken: dict[str, records.UserInputRecorded] = {}
+        """Inputs that other Runs took, by the Run they get when they come back."""
         self.through = 0
         self.since = 0
         """Where `recent` begins: what came before was read from checkpoints, or is held by them."""
@@ -179,8 +191,10 @@ class Transcript:
         self.weight_bytes += _weight_bytes(payload)
         match payload:
             case records.UserInputRecorded():
-                run_id = payload.run_id or ids.run_id(payload.submission_id)
-                run = self.runs.setdefault(run_id, RunLog(run_id, payload.submission_id, payload.input))
+                found = self._input(payload)
+                if found is None:
+                    return
+                run = found
             case records.SubmissionSettled() | records.AbortRequested():
                 found = self.run_of(payload.submission_id)
                 if found is None:
@@ -193,12 +207,31 @@ class Transcript:
             case records.ThreadCreated() | records.RepairAnnotated() | records.SubagentLineageRecorded():
                 return
             case _:
+                if isinstance(payload, records.RunStarted):
+                    self._came_back(payload.run_id)
                 found = self.runs.get(payload.run_id)
                 if found is None:
                     return
                 run = found
                 _fold(run, payload)
         run.version += 1
+
+    def _input(self, payload: records.UserInputRecorded) -> RunLog | None:
+        """The Run that an input begins, or that took it."""
+        own = ids.run_id(payload.submission_id)
+        if payload.run_id in (None, own):
+            return self.runs.setdefault(own, RunLog(own, payload.submission_id, payload.input))
+        self._taken[own] = payload
+        host = self.runs.get(payload.run_id or "")
+        if host is not None:
+            host.joined.append(JoinedInput(payload.submission_id, payload.input, len(host.turns)))
+        return host
+
+    def _came_back(self, run_id: str) -> None:
+        """A Run starts on input that its host never answered: its place in the conversation is here."""
+        taken = self._taken.pop(run_id, None)
+        if taken is not None:
+            self.runs.setdefault(run_id, RunLog(run_id, taken.submission_id, taken.input))
 
 
 _FACT_BYTES = 512

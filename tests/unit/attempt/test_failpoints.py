@@ -12,7 +12,7 @@ from tests.unit.attempt.rig import AGENT, Rig, Script, calls, says, scripted
 from thread_objects.agents import ApprovalAnswer, ToolPolicy, bind, current_call
 from thread_objects.contract.states import Decision, ResolutionKind, SubmissionState, ToolClass
 
-SOURCES = ("advance.py", "commits.py", "run_journal.py", "settling.py", "taking_up.py")
+SOURCES = ("advance.py", "commits.py", "run_journal.py", "settling.py", "steering.py", "taking_up.py")
 ACTIVITIES = Path(__file__).parents[3] / "activities"
 
 
@@ -114,6 +114,13 @@ class Shop:
         self.rig.attempt()
         return sid
 
+    def steered(self) -> str:
+        """Input that is queued behind a Run and joins it."""
+        sid = self.rig.submit("look")
+        self.rig.submit("and this")
+        self.rig.attempt()
+        return sid
+
     def decided(self) -> str:
         """A resumption after an approval."""
         sid = self.run("refund")
@@ -172,6 +179,9 @@ SCENARIOS: dict[str, Callable[[Shop], str]] = {
     "step:after-step-append": lambda shop: shop.run("steps"),
     "abort:before-canonical-append": Shop.aborted,
     "abort:after-canonical-append": Shop.aborted,
+    "join:after-claim": Shop.steered,
+    "join:before-append": Shop.steered,
+    "join:after-append": Shop.steered,
     "release:before": lambda shop: shop.run("yields"),
     "release:after": lambda shop: shop.run("yields"),
     "terminalize:before-canonical-append": lambda shop: shop.run("pay"),

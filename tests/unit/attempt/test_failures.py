@@ -210,6 +210,10 @@ def test_a_tool_may_say_that_it_failed(rig: Rig, script: Script):
     assert rig.settlement(sid)["result"] == "understood"
 
 
+ALONE = RunPolicy(steering_per_seam=0)
+"""Queued input gets a Run of its own."""
+
+
 class Answer(BaseModel):
     """A structured output."""
 
@@ -222,7 +226,7 @@ def test_a_structured_output_is_validated_retried_and_recorded(rig: Rig, script:
         "go": [calls(("final_result", "c0", {"n": "many"})), calls(("final_result", "c1", {"n": 7}))],
         "later": [calls(("final_result", "c2", {"n": 8}))],
     }
-    rig.serve(bind(scripted(script, output_type=Answer), id=AGENT))
+    rig.serve(bind(scripted(script, output_type=Answer), id=AGENT, policy=ALONE))
     sid = rig.submit("go")
     later = rig.submit("later")
     assert rig.settle() == ["settled", "settled"]
@@ -266,7 +270,7 @@ def test_an_output_call_whose_result_was_lost_is_judged_again(rig: Rig, script: 
         "go": [calls(("final_result", "c0", {"n": "many"})), calls(("final_result", "c1", {"n": 7}))],
         "on": [calls(("final_result", "c0", {"n": 8}))],
     }
-    rig.serve(bind(scripted(script, output_type=Answer), id=AGENT))
+    rig.serve(bind(scripted(script, output_type=Answer), id=AGENT, policy=ALONE))
     sid = rig.submit("go")
     rig.submit("on")
     with rig.crashing("turn:after-response-append"):

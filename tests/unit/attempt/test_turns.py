@@ -6,7 +6,7 @@ from pydantic_ai.messages import ToolReturnPart
 
 from activities.supervise import Pace
 from tests.unit.attempt.rig import AGENT, Rig, Script, calls, says, scripted
-from thread_objects.agents import bind
+from thread_objects.agents import RunPolicy, bind
 from thread_objects.contract.states import Outcome, SubmissionState, ToolClass
 
 
@@ -166,7 +166,7 @@ def test_the_same_call_ids_from_the_model_never_meet(rig: Rig, script: Script):
     async def look() -> str:
         return "seen"
 
-    rig.serve(bind(agent, id=AGENT))
+    rig.serve(bind(agent, id=AGENT, policy=RunPolicy(steering_per_seam=0)))
     sids = [rig.submit("a", thread="t1"), rig.submit("b", thread="t1"), rig.submit("a", thread="t2")]
     assert rig.settle(thread="t1") == ["settled", "settled"]
     assert rig.settle(thread="t2") == ["settled"]
