@@ -114,6 +114,7 @@ class Operating:
         """
         submission_id, thread_id = identity(submission, thread_id)
         await self._authorisation.check(Operation.RETRY, author, thread_id, submission_id)
+        # Without a reason nothing is read either, also where the Thread has to be looked up first.
         valid(Retry, thread_id=thread_id or "?", submission_id=submission_id, author=author, reason=reason)
         request = InspectRequest(
             operation=Operation.EXPLAIN, submission_id=submission_id, thread_id=thread_id, caller=author
