@@ -22,6 +22,7 @@ from thread_objects.contract.limits import RESTORE_PAGE_THREADS
 from thread_objects.contract.operations import Operation
 from thread_objects.contract.reports import RestoreReport
 from thread_objects.contract.retention import RetentionCursor, RetentionPage, RetentionPolicy, RetentionReport
+from thread_objects.contract.sweeps import WorkRebuilt
 from thread_objects.errors import ConfigError, InvalidInput
 from thread_objects.placement import Placement
 from thread_objects.ports import FencedPage
@@ -162,6 +163,14 @@ class ThreadDatabase:
         return RetentionReport(dry_run=dry_run, threads=len(touched), kept=dict(kept), **totals)
 
     # --- after a restore ------------------------------------------------------------------------------------------
+
+    def rebuild_work(self, thread_id: str) -> WorkRebuilt:
+        """Make a Thread's work inventory whole from its log, in bounded passes. `NotFound` without the Thread."""
+        self._ask(Operation.REBUILD_WORK, thread_id)
+        passes = 1
+        while not self._store.rebuild_work(thread_id).complete:
+            passes += 1
+        return WorkRebuilt(thread_id=thread_id, passes=passes)
 
     def fence_restored(self) -> RestoreReport:
         """Run once on a database restored from a backup, before workers start on it. Repeating is safe.

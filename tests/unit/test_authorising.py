@@ -73,7 +73,13 @@ async def first(stream: AsyncIterator[Any]) -> Any:
     return await anext(stream)
 
 
-AT_THE_DATABASE = {Operation.EXPORT, Operation.IMPORT, Operation.RETAIN, Operation.RESTORE_FENCE}
+AT_THE_DATABASE = {
+    Operation.EXPORT,
+    Operation.IMPORT,
+    Operation.RETAIN,
+    Operation.RESTORE_FENCE,
+    Operation.REBUILD_WORK,
+}
 """What `ThreadDatabase` asks about; see test_database.py."""
 
 

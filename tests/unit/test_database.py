@@ -21,6 +21,7 @@ ATTEMPTS: dict[Operation, Callable[[ThreadDatabase, list[str], Path], object]] =
     Operation.IMPORT: lambda database, archive, _folder: database.import_thread(archive),
     Operation.RETAIN: lambda database, _archive, _folder: database.retain(POLICY),
     Operation.RESTORE_FENCE: lambda database, _archive, _folder: database.fence_restored(),
+    Operation.REBUILD_WORK: lambda database, _archive, _folder: database.rebuild_work(THREAD),
 }
 
 

@@ -30,7 +30,14 @@ VERBS = {
         explaining.obligations,
         explaining.retry,
     ),
-    KEEP: (keeping.export, keeping.import_thread, keeping.retain, keeping.restore_fence, explaining.verify),
+    KEEP: (
+        keeping.export,
+        keeping.import_thread,
+        keeping.retain,
+        keeping.restore_fence,
+        keeping.rebuild_work,
+        explaining.verify,
+    ),
 }
 for panel, verbs in VERBS.items():
     for verb in verbs:

@@ -93,6 +93,24 @@ restore_fence.__name__ = "restore-fence"
 
 
 @connected
+def rebuild_work(thread: Thread, *, as_json: AsJson = False, connection: Connection) -> None:
+    """Make a Thread's work inventory whole again, from its log, where recovery says that it cannot use it."""
+
+    def action(database: ThreadDatabase) -> None:
+        rebuilt = database.rebuild_work(thread)
+        screen = Screen()
+        if as_json:
+            screen.json(rebuilt)
+        else:
+            screen.facts([("thread", rebuilt.thread_id), ("passes", rebuilt.passes)])
+
+    operate(connection, action, as_json=as_json)
+
+
+rebuild_work.__name__ = "rebuild-work"
+
+
+@connected
 def retain(
     mode: Annotated[
         Literal["redact", "delete"], typer.Argument(help="Take the content, or its records too.", show_default=False)

@@ -39,6 +39,7 @@ class Operation(StrEnum):
     IMPORT = "import"
     RETAIN = "retain"
     RESTORE_FENCE = "restoreFence"
+    REBUILD_WORK = "rebuildWork"
 
 
 # --- explanations -------------------------------------------------------------------------------------------------

@@ -54,6 +54,13 @@ class SweepReport(Wire):
     cursor: str | None = None
 
 
+class WorkRebuilt(Wire):
+    """A Thread's inventory is whole again, after so many bounded passes."""
+
+    thread_id: str
+    passes: int
+
+
 class WorkThreads(Wire):
     """Threads that owe something, by id. `after_thread_id`: there may be more behind it."""
 

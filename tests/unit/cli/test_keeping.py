@@ -91,6 +91,15 @@ def test_retention_is_counted_before_it_is_done(threads: Threads, world: World):
     assert threads("retain", "redact", *url).exit_code == Exit.USAGE
 
 
+def test_a_work_inventory_is_rebuilt(threads: Threads, world: World):
+    """It says how many passes it took; a Thread that is not there is refused."""
+    told = threads("rebuild-work", THREAD, "--json", "--database-url", world.url)
+    assert json.loads(told.stdout)["threadId"] == THREAD
+    assert json.loads(told.stdout)["passes"] >= 1
+    assert "passes" in threads("rebuild-work", THREAD, "--database-url", world.url).stdout
+    assert threads("rebuild-work", "nobody", "--database-url", world.url).exit_code == Exit.REFUSED
+
+
 def test_restored_database_is_fenced(threads: Threads, world: World):
     """The verb tells how many Threads and objects it met, and may be repeated."""
     for _ in range(2):
