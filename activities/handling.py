@@ -35,6 +35,11 @@ class WaveCancelled(Exception):
     """The wave ended because it was cancelled."""
 
 
+LOOK_S = 0.25
+LEAVING_S = 5.0
+"""How long a worker that shuts down waits for a handler that ignores it."""
+
+
 @dataclass(slots=True)
 class WaveResult:
     """What a wave leaves behind, however it ends. `error` is None when it ended well."""
@@ -109,11 +114,14 @@ class Handling:
     now: int
     budget_ms: int
     control: Control
+    leaving: Callable[[], bool] = lambda: False
+    """Whether the worker shuts down."""
     acknowledged: int = 0
     """Raised by the body as it goes; counts even when the wave fails."""
     _progressed: set[str] = field(default_factory=set)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _done: threading.Event = field(default_factory=threading.Event)
+    _left: bool = False
     _due: Due = None
     _error: BaseException | None = None
 
@@ -130,20 +138,32 @@ class Handling:
             told=self._stopping.is_set,
         )
         ends_at = time.monotonic() + self.budget_ms / 1_000
+        cleanup_s = min(CLEANUP_MS_MAX, self.budget_ms // 10) / 1_000
         copied = contextvars.copy_context()
         threading.Thread(
             target=lambda: copied.run(self._main, body, calls, context), name=f"wave {self.lane}", daemon=True
         ).start()
         self.control.attach(calls.interrupt)
         try:
-            cleanup_s = min(CLEANUP_MS_MAX, self.budget_ms // 10) / 1_000
-            in_time = self._done.wait(max(0.0, ends_at - time.monotonic() - cleanup_s))
-            if not in_time:
+            in_time = self._ended_by(ends_at - cleanup_s)
+            if not in_time and not self._left:
                 calls.interrupt()
                 self._done.wait(max(0.0, ends_at - time.monotonic()))
         finally:
             self.control.attach(None)
         return self._result(in_time=in_time)
+
+    def _ended_by(self, instant: float) -> bool:
+        """Wait for the body. A process that leaves waits no longer than `LEAVING_S` for one that does not end."""
+        leave_at = None
+        while not self._done.wait(min(LOOK_S, max(0.0, instant - time.monotonic()))):
+            now = time.monotonic()
+            if leave_at is None and self.leaving():
+                leave_at = now + LEAVING_S
+            if now >= instant or (leave_at is not None and now >= leave_at):
+                self._left = now < instant
+                return False
+        return True
 
     def _main(self, body: Body, calls: Calls, context: WaveContext) -> None:
         try:
@@ -158,6 +178,8 @@ class Handling:
 
     def _result(self, *, in_time: bool) -> WaveResult:
         error = self._error
+        if self._left:
+            return self._failed("shutdown")
         stopped = not self._done.is_set() or isinstance(error, (asyncio.CancelledError, WaveInterrupted))
         if stopped and not in_time:
             return self._failed("timeout")

@@ -142,6 +142,7 @@ def handling_here(extensions: Extensions, clock: Clock, request: Request, lane: 
         clock.now(),
         max(1, request.allowance_ms - max(0, waited_ms)),
         control,
+        leaving=activity.is_worker_shutdown,
     )
 
 

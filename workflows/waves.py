@@ -73,6 +73,8 @@ class WaveRunner:
 
     def make_again(self) -> bool:
         """Schedules whose wave has ended. True when there was one, so that the pass looks again."""
+        if not self._asked:
+            return False
         running = {_lane_of(command) for command in self._handles}
         ended = [lane for lane in sorted(self._asked) if lane not in running]
         for lane in ended:
@@ -168,6 +170,7 @@ class WaveRunner:
             task_queue=workflow.info().task_queue + names.WAVES_QUEUE_SUFFIX if own_queue else None,
             # Nobody may be there to take it: waiting counts too.
             schedule_to_close_timeout=allowance,
+            schedule_to_start_timeout=timedelta(milliseconds=min(allowance_ms, limits.WAVE_TAKEN_MS_MAX)),
             start_to_close_timeout=allowance,
             heartbeat_timeout=timedelta(milliseconds=self._owner.config.heartbeat_timeout_ms),
             retry_policy=_ONCE,

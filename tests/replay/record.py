@@ -4,6 +4,7 @@ Run it once for each shipped version of the workflow; recorded files are never r
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 import tempfile
@@ -18,7 +19,9 @@ from tests.scripted import AGENT, registry
 from tests.temporal_servers import start_dev_server
 from thread_objects.agents import Registry
 from thread_objects.client import ThreadClient
-from thread_objects.contract.states import SubmissionState
+from thread_objects.contract.states import LanePhase, SubmissionState
+from thread_objects.errors import LaneRefused
+from thread_objects.extensions import Extensions, Lane, WaveContext
 
 Scenario = Callable[[ThreadClient, str], Awaitable[None]]
 
@@ -80,11 +83,77 @@ async def unbound(client: ThreadClient, thread: str) -> None:
     await until(parked)
 
 
+class Everything:
+    """One extension of each kind; its publication fails once."""
+
+    timeout_ms = 5_000
+    failing = True
+
+    def invalidate(self, _context: WaveContext) -> None:
+        """Nothing to do."""
+
+    def prepare_generation(self, _context: WaveContext, _generation: int) -> None:
+        """Fail once."""
+        if self.failing:
+            self.failing = False
+            raise ConnectionError
+
+    def drain(self, _context: WaveContext) -> None:
+        """All is published."""
+
+    backfill = drain
+
+    def prepare(self, _context: WaveContext) -> str:
+        """One letter."""
+        return "letter"
+
+    def deliver(self, context: WaveContext, _prepared: str) -> None:
+        """Delivered, with progress of a lane."""
+        context.progress("after")
+
+    async def hang(self, _context: WaveContext) -> None:
+        """Longer than its allowance."""
+        await asyncio.sleep(60)
+
+
+async def extended(client: ThreadClient, thread: str) -> None:
+    """Every kind of wave: hooks, a failing barrier, projection, messages, lanes of both phases, one that is cut."""
+    await client.wait(await client.submit(thread, AGENT, "say one", key="1", lanes=["plain"]), timeout=20)
+    await client.schedule(thread, "plain", 0, cursor=1)
+    await client.schedule(thread, "plain", 0, cursor=1)
+    await client.schedule(thread, "hangs", 0)
+    with contextlib.suppress(LaneRefused):
+        await client.schedule(thread, "nobody has it", 0)
+    await client.wait(await client.submit(thread, AGENT, "say two", key="2"), timeout=20)
+
+    async def cut() -> bool:
+        report = await client.report(thread)
+        return any(failure.lane == "hangs" for failure in report.lane_failures)
+
+    await until(cut)
+    await client.schedule(thread, "plain", 0, cursor=2)
+
+
+_EVERYTHING = Everything()
+EXTENSIONS = {
+    "extended": Extensions(
+        publication=_EVERYTHING,
+        projection=_EVERYTHING,
+        messages=_EVERYTHING,
+        lanes=[
+            Lane("plain", _EVERYTHING.drain),
+            Lane("after", _EVERYTHING.drain, phase=LanePhase.AFTER_NATIVE),
+            Lane("hangs", _EVERYTHING.hang, allowance_ms=300),
+        ],
+    )
+}
+
 SCENARIOS: dict[str, tuple[Scenario, dict[str, int], Registry]] = {
     "conversation": (conversation, {}, registry),
     "control": (control, {}, registry),
     "moving": (moving, {"continue_updates": 5}, registry),
     "unbound": (unbound, {}, Registry([])),
+    "extended": (extended, {"continue_updates": 5}, registry),
 }
 
 
@@ -95,12 +164,14 @@ async def record(name: str, prefix: str) -> None:
         server = await asyncio.to_thread(start_dev_server, Path(folder))
         try:
             settings = settings_for(server.address, f"sqlite:///{folder}/threads.db", "recording", **more)
-            async with running_worker(settings, agents), connected(settings) as client:
+            async with running_worker(settings, agents, EXTENSIONS.get(name)), connected(settings) as client:
                 await scenario(client, "recorded")
 
                 async def quiet() -> bool:
                     report = await client.report("recorded")
-                    return not report.attempts and report.alarm.maintenance is None
+                    failing = {failure.lane for failure in report.lane_failures}
+                    due = [row.id for row in report.lanes if row.due_at is not None and row.id not in failing]
+                    return not report.attempts and not due
 
                 await until(quiet)
                 runs = [run.run_id async for run in client.temporal.list_workflows("WorkflowId = 'recorded'")]

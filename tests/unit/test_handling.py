@@ -135,6 +135,18 @@ def test_a_wave_that_was_cancelled_before_it_began_does_nothing():
     assert called == []
 
 
+def test_a_worker_that_leaves_does_not_wait_for_a_handler_that_stays(monkeypatch):
+    """Its wave fails as `shutdown`, long before its time."""
+    monkeypatch.setattr("activities.handling.LEAVING_S", 0.1)
+    release = threading.Event()
+    wave = handling(budget_ms=60_000)
+    wave.leaving = lambda: True
+    began = time.monotonic()
+    assert wave.run(lambda call, context: call(lambda _context: release.wait(20), context)).error.reason == "shutdown"
+    assert time.monotonic() - began < 5
+    release.set()
+
+
 def test_interrupting_itself_is_a_failure_like_any_other():
     """Nobody asked for it."""
 

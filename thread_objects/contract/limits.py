@@ -60,6 +60,7 @@ LANE_ID_CHARS_MAX = 256
 PROGRESS_KEY_CHARS_MAX = 512
 LANE_ALLOWANCE_MS_MAX = 300_000
 LANES_MAX = 256  # the port's own: host lanes of one deployment, carried by every object
+WAVE_TAKEN_MS_MAX = 60_000  # the port's own: a wave that no worker has begun by then fails
 LANE_WAVES_MAX = 16  # the port's own: concurrent waves of one object, so that hundreds of due lanes stay a queue
 LANES_NAMED_MAX = 16  # the port's own: lanes that one message, or the progress of one wave, may name
 PUBLICATION_HOOK_MS = 10_000  # the port's own: after a mutation; the next batch waits for it
