@@ -65,6 +65,7 @@ class Pump:
         self.busy = False
         self.retry_at: int | None = None
         self.ask_installed = False
+        self.ask_at: int | None = None
         self.stalls = carried.apply_stalls
         self.next_mark = carried.next_mark
         self.applied_through = carried.applied_through
@@ -81,7 +82,7 @@ class Pump:
             try:
                 if self._owner.inbox.entries:
                     await self._take(self._owner.inbox.batch())
-                elif self.ask_installed:
+                elif self._asking():
                     await self._ask()
                 else:
                     await self._clear_mark()
@@ -93,18 +94,24 @@ class Pump:
             return False
         if self._owner.inbox.entries:
             return self.retry_at is None or self.retry_at <= now_ms() or bool(self._owner.inbox.waiting())
-        return self.ask_installed or self._mark_clearable()
+        return self._asking() or self._mark_clearable()
+
+    def _asking(self) -> bool:
+        return self.ask_installed and (self.ask_at is None or self.ask_at <= now_ms())
 
     async def _ask(self) -> None:
         """Nobody took a wave, or a row has no handler: the workers may have other extensions by now.
 
         Asked once; the next wave or pass that fails so asks again.
         """
-        self.ask_installed = False
-        with suppress(FailureError):
+        self.ask_installed, self.ask_at = False, None
+        try:
             answer = await survey(self._owner)
-            self._owner.observe(answer.registry, answer.installed, now_ms())
-            self._owner.maintenance.hint(now_ms())
+        except FailureError:
+            self.ask_installed, self.ask_at = True, now_ms() + limits.QUEUE_RETRY_MIN_MS
+            return
+        self._owner.observe(answer.registry, answer.installed, now_ms())
+        self._owner.maintenance.hint(now_ms())
 
     async def _take(self, batch: list[Entry]) -> None:
         if self._strange(batch):

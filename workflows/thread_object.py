@@ -137,6 +137,7 @@ class ThreadObject:
             return None
         candidates = [
             self.pump.retry_at,
+            self.pump.ask_at,
             self.passes.wake_at() if self.passes.active else self.maintenance.alarm.deadline,
             self.deliveries.wake_at(),
         ]

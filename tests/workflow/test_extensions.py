@@ -303,7 +303,7 @@ async def test_a_lane_that_went_with_its_deployment_is_told_until_it_is_back(
         await until(told)
         assert (await client.status(receipt.submission_id)).settlement is None
     async with served(settings, Extensions(lanes=[script.lane("digest")], release="3")) as client:
-        assert (await client.wait(receipt, timeout=20)).result == "still here"
+        assert (await client.wait(receipt, timeout=40)).result == "still here"
         await until(lambda: len(script.told) == 2)
 
 
