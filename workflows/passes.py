@@ -101,10 +101,11 @@ class PassRunner:
             for command in event.advance(now_ms(), workflow.random().random()):
                 self._start(command)
             hit(*event.take_steps())
-            if owner.waves.make_again() and not event.done:
-                continue
+            again = owner.waves.make_again()
             if event.done:
                 break
+            if again:
+                continue
             revision, wake_at = maintenance.revision, event.wake_at()
             await workflow.wait_condition(
                 lambda: (
@@ -125,6 +126,9 @@ class PassRunner:
             self._feed(event)
             hit(*event.take_steps())
         facts = event.finish(now_ms(), workflow.random().random())
+        if again:
+            # As promptly as if the schedule had come after this pass: by a replay it may.
+            maintenance.hint(now_ms())
         hit(*event.take_steps())
         self._event = None
         self._note(facts, started_at)

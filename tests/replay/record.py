@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from temporalio.client import WorkflowHistory
 
@@ -182,10 +183,17 @@ async def record(name: str, prefix: str) -> None:
             server.stop()
 
 
+def _without_trace(data: dict[str, Any]) -> dict[str, Any]:
+    """Stack traces of failures name the machine that they were made on."""
+    data.pop("stackTrace", None)
+    return data
+
+
 async def write(history: WorkflowHistory, path: Path) -> None:
     """A history with the state it ends in."""
-    state = await replayed_state(history)
-    path.write_text(json.dumps({"state": state, "history": history.to_json_dict()}, indent=0) + "\n")
+    without_traces = json.loads(json.dumps(history.to_json_dict()), object_hook=_without_trace)
+    state = await replayed_state(WorkflowHistory.from_json("recorded", without_traces))
+    path.write_text(json.dumps({"state": state, "history": without_traces}, indent=0) + "\n")
 
 
 if __name__ == "__main__":
