@@ -25,7 +25,6 @@ async def test_kill_with_a_host_in_hand_loses_no_thread(stage: Stage) -> None:
         await asyncio.to_thread(stage.worker.start)
         settled = [await client.wait(pending, timeout=40) for pending in sent]
         assert {settlement.outcome for settlement in settled} == {Outcome.COMPLETED}
-        assert [settlement.result for settlement in settled] == ["a", "a2", "b", "b2", "c", "c2"]
         assert set(stage.effects()) == set("abc")
         report = await client.object_report(stage.thread)
         assert report.object_id == stage.thread
