@@ -24,7 +24,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from thread_objects.agents import Registry, ToolPolicy, bind
+from thread_objects.agents import Registry, RunPolicy, ToolPolicy, bind
 from thread_objects.contract.states import ToolClass
 
 AGENT_ID = "support"
@@ -132,6 +132,7 @@ registry = Registry(
                 "refund": ToolPolicy(tool_class=ToolClass.UNCERTAIN, approval=True),
                 "ship_order": ToolClass.UNCERTAIN,
             },
+            policy=RunPolicy(steering_per_seam=0),  # the script answers each question on its own
         )
     ]
 )
