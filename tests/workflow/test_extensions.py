@@ -481,7 +481,9 @@ async def test_the_example_indexes_what_its_tool_notes(
     async with served(settings, notes.extensions, notes.registry) as client:
         said = ("buy milk", "call Ada", "water the plants")
         receipts = [await client.submit(thread_id, "notes", text, key=text) for text in said]
-        assert (await client.wait(receipts[-1], timeout=20)).result == "Noted: water the plants."
+        # A note that was sent while another was taken may have joined its Run, whose result is then the last one's.
+        results = [(await client.wait(receipt, timeout=20)).result for receipt in receipts]
+        assert "Noted: water the plants." in results
         index = tmp_path / "notes" / f"{thread_id}.index"
         wanted = [["buy", "milk"], ["ada", "call"], ["plants", "the", "water"]]
         await until(lambda: index.exists() and json.loads(index.read_text()) == wanted)
