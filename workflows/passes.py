@@ -67,6 +67,8 @@ class PassRunner:
         self.running: dict[str, RunningAttempt] = {}
         self.begun: dict[str, str] = {}
         """Attempts that began with the batch of their input, by Thread: the next one to be started is that one."""
+        self.offered: dict[str, str] = {}
+        """Head starts that may live and be adopted yet, by Thread: superseded by nothing but the next Attempt."""
         self.ended = {entry.thread_id: list(entry.attempt_ids) for entry in carried.ended_attempts}
         self.faults: dict[str, Fault] = {fault.thread_id: fault for fault in carried.faults}
 
@@ -206,7 +208,7 @@ class PassRunner:
                     object_id=owner.object_id,
                     thread_id=command.thread_id,
                     producer_id=producer_id(names.PRODUCER_PREFIX, owner.object_id),
-                    ended_attempts=tuple(self.ended.get(command.thread_id, ())),
+                    ended_attempts=self.over(command.thread_id),
                     cursor=command.cursor,
                     attempt_id=attempt_id,
                 ),
@@ -225,6 +227,8 @@ class PassRunner:
         owner = self._owner
         thread_id = command.thread_id
         attempt_id = self.begun.pop(thread_id, None) or str(workflow.uuid4())
+        if self.offered.get(thread_id) != attempt_id:
+            self.offered.pop(thread_id, None)
         handle = self._handles[thread_id] = workflow.start_activity(
             names.ACTIVITY_ATTEMPT,
             AttemptRequest(
@@ -253,7 +257,13 @@ class PassRunner:
         finally:
             self._handles.pop(thread_id, None)
             self.running.pop(thread_id, None)
+            self.offered.pop(thread_id, None)
         return answer
+
+    def over(self, thread_id: str) -> tuple[str, ...]:
+        """The Attempts of this Thread that nobody runs any more, whoever asks."""
+        alive = self.offered.get(thread_id)
+        return tuple(attempt_id for attempt_id in self.ended.get(thread_id, ()) if attempt_id != alive)
 
     def note_ended(self, thread_id: str, attempt_id: str) -> None:
         """This activity is over without an answer: a lease it left may be superseded."""

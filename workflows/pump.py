@@ -187,9 +187,8 @@ class Pump:
         if not single or owes or owner.continue_wanted():
             return None
         self._note_offered(mark)
-        return HeadStartOffer(
-            attempt_id=_head_start_id(mark), producer_id=producer_id(names.PRODUCER_PREFIX, owner.object_id)
-        )
+        attempt_id = owner.passes.offered[owner.object_id] = _head_start_id(mark)
+        return HeadStartOffer(attempt_id=attempt_id, producer_id=producer_id(names.PRODUCER_PREFIX, owner.object_id))
 
     def _note_offered(self, mark: int) -> None:
         # Whether or not its answer arrives: the next Attempt may supersede it, and so may the one that adopts it.

@@ -80,7 +80,7 @@ class Retries:
                     reason=retry.reason,
                     producer_id=producer_id(names.PRODUCER_PREFIX, owner.object_id),
                     attempt_id=attempt_id,
-                    ended_attempts=tuple(owner.passes.ended.get(retry.thread_id, ())),
+                    ended_attempts=owner.passes.over(retry.thread_id),
                 ),
                 result_type=RetryDone,
                 schedule_to_start_timeout=_QUEUED,

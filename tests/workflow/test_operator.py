@@ -4,13 +4,14 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
 from tests.deployment import connected, running_worker, until
-from tests.scripted import AGENT
+from tests.scripted import AGENT, effects
 from tests.workflow.conftest import Deployed
 from thread_objects.authorising import OperationRequest
 from thread_objects.client import ThreadClient
@@ -18,7 +19,7 @@ from thread_objects.contract import names
 from thread_objects.contract.messages import Receipt
 from thread_objects.contract.operations import BlockedOn, Operation
 from thread_objects.contract.reports import Verification
-from thread_objects.contract.states import CheckOutcome, Disposition, SubmissionState
+from thread_objects.contract.states import CheckOutcome, Disposition, Outcome, SubmissionState
 from thread_objects.errors import (
     ConfigError,
     InvalidInput,
@@ -146,6 +147,33 @@ async def test_a_retry_with_nothing_to_execute_is_refused(deployed: Deployed, wi
     await until(noted)
     await client.resolve_approval(thread, asking.submission_id, "c0", "denied", resolver="ops")
     assert (await client.wait(asking, timeout=20)).outcome == "failed"
+
+
+async def test_a_retry_leaves_the_claim_of_a_running_attempt_alone(
+    deployed: Deployed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of one that began beside its task: the call that runs is neither taken over nor called unknown."""
+    monkeypatch.setenv("THREADS_TEST_PAY_S", "1.5")
+    ledger = tmp_path / "effects"
+    client = deployed.client
+    await client.wait(await client.submit(deployed.thread, AGENT, "say hi", key="first"), timeout=20)
+
+    async def at_rest() -> bool:
+        report = await client.report(deployed.thread)
+        return report.alarm.maintenance is None and not report.attempts
+
+    await until(at_rest)
+    receipt = await client.submit(deployed.thread, AGENT, f"call pay x@{ledger}; say done", key="k")
+    await until(lambda: effects(ledger))
+    owner = (await client.explain(receipt)).owner
+    assert owner is not None
+    assert owner.attempt_id.startswith("head-start:")
+    answer = await client.retry(receipt, author="ops", reason="is it stuck?")
+    assert answer.disposition is Disposition.DEFERRED
+    settlement = await client.wait(receipt, timeout=20)
+    assert (settlement.outcome, settlement.result) == (Outcome.COMPLETED, "done")
+    assert effects(ledger) == ["x"]
+    assert not [r for r in await client.log(deployed.thread) if r.kind == "ToolCallUnknown"]
 
 
 async def test_a_parked_unknown_is_refused_until_it_is_resolved(deployed: Deployed):
