@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.world import THREAD, World, call, kinds, settled, state
+from tests.contract.world import THREAD, World, call, kinds, settled, state, submit
 from thread_objects.contract.messages import Abort
 from thread_objects.contract.states import Outcome
 from thread_objects.core import batches
@@ -137,7 +137,8 @@ def test_queued_abort_needs_an_intent_and_no_owner(world: World):
 
 def test_same_batch_answers_as_the_first_time(world: World):
     """Met again, the batch repeats its answers though the row has moved on."""
-    queued, running = world.submit("k1", thread="thread-2"), world.submit("k2")
+    queued = world.submit("k1", thread="thread-2")
+    running = world.one(submit("k2"), object_id="thread-2").receipt
     claim = world.begin()
     request = world.request(
         Abort(thread_id="thread-2", submission_id=queued.submission_id, author="a", reason=""),
