@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from storage import StoreLimits, open_store
+from storage import StoreLimits, lanes, open_store
 from tests.contract.world import THREAD, World, kinds, state, submit
+from tests.postgres_server import PostgresServer
 from thread_objects.contract import ids
 from thread_objects.contract.messages import ParentLink, ResolveApproval
 from thread_objects.contract.records import RepairAnnotated, SubagentLineageRecorded
@@ -385,3 +386,33 @@ def test_locked_database_is_unavailable_after_a_bounded_wait(tmp_path: Path, mon
     holder.close()
     assert world.submit("k1").queue_sequence == 1
     store.close()
+
+
+def test_deadlock_is_broken_and_the_loser_runs_again(postgres: PostgresServer):
+    """Two units that lock two Threads in opposite order: the server ends one, which is run again and succeeds."""
+    url = postgres.url()
+    store = open_store(url, limits=StoreLimits(), pool_size=4)
+    world = World(store, url)
+    for thread in ("t1", "t2"):
+        world.submit("k", thread=thread)
+    meeting = threading.Barrier(2)
+    runs: list[str] = []
+
+    def unit(first: str, second: str) -> None:
+        met: list[bool] = []
+
+        def work(tx: Any) -> None:
+            runs.append(first)
+            lanes.locked(tx, first)
+            if not met:
+                met.append(True)
+                meeting.wait(10)
+            lanes.locked(tx, second)
+
+        store._database.write(work)
+
+    outcomes = together(lambda: unit("t1", "t2"), lambda: unit("t2", "t1"))
+    store.close()
+    postgres.drop(url)
+    assert outcomes == [None, None]
+    assert len(runs) == 3
