@@ -137,7 +137,8 @@ class ThreadObject:
             return None
         candidates = [
             self.pump.retry_at,
-            self.pump.ask_at,
+            # The batch goes first: an instant that has passed and cannot be acted on would hold all others back.
+            None if self.inbox.entries else self.pump.ask_at,
             self.passes.wake_at() if self.passes.active else self.maintenance.alarm.deadline,
             self.deliveries.wake_at(),
         ]

@@ -16,6 +16,7 @@ from pydantic_ai.models.function import FunctionModel
 
 from examples import notes
 from storage import StoreLimits, open_store
+from storage.store import SqlStore
 from tests.contract.test_recovery_events import FAILURE
 from tests.deployment import connected, running_worker, until
 from tests.replaying import replay_current
@@ -28,7 +29,7 @@ from thread_objects.contract.object import Carried, ObjectStart
 from thread_objects.contract.reports import ObjectReport
 from thread_objects.contract.states import LanePhase, Outcome, SubmissionState, ToolClass
 from thread_objects.core.due_queue import MESSAGES, NATIVE, PROJECTION, PUBLICATION, RECOVERY_EVENTS
-from thread_objects.errors import InvalidInput, LaneRefused
+from thread_objects.errors import InvalidInput, LaneRefused, StoreUnavailable
 from thread_objects.extensions import Due, Extensions, Lane, WaveContext
 from thread_objects.objects import TASK_TIMEOUT, object_config
 from thread_objects.settings import Settings
@@ -305,6 +306,45 @@ async def test_a_lane_that_went_with_its_deployment_is_told_until_it_is_back(
     async with served(settings, Extensions(lanes=[script.lane("digest")], release="3")) as client:
         assert (await client.wait(receipt, timeout=40)).result == "still here"
         await until(lambda: len(script.told) == 2)
+
+
+async def test_a_question_that_waits_for_storage_holds_no_timer_back(
+    settings: Settings, thread_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked in vain what is installed, and with a batch in vain: both are tried again, and nobody has to knock."""
+    lane = Script().lane("digest", allowance_ms=500)
+    async with served(settings, Extensions(lanes=[lane])) as client:
+        await client.schedule(thread_id, "digest", int(time.time() * 1_000) + 3_600_000)
+    async with served(settings, Extensions(release="2")) as client:
+        await client.submit(thread_id, AGENT, "say hi", key="k1")
+
+        async def told() -> bool:
+            return any("no handler" in (one.failure or "") for one in (await client.report(thread_id)).passes)
+
+        await until(told)
+
+        tried: list[str] = []
+
+        def away(what: str) -> Any:
+            def call(*_args: Any, **_named: Any) -> Any:
+                tried.append(what)
+                raise StoreUnavailable(reason="away")
+
+            return call
+
+        with monkeypatch.context() as outage:
+            outage.setattr(SqlStore, "survey", away("survey"))
+            outage.setattr(SqlStore, "apply", away("apply"))
+            await client.wake(thread_id)
+            await until(lambda: "survey" in tried)
+            receipt = await client.submit_signal(thread_id, AGENT, "say hi", key="k2")
+            await until(lambda: tried.count("apply") >= 20)
+
+        async def admitted() -> bool:
+            found = await client.status(receipt.submission_id)
+            return found is not None and found.state is SubmissionState.READY
+
+        await until(admitted)
 
 
 async def test_an_after_native_wave_gives_way_to_new_input(settings: Settings, thread_id: str) -> None:
