@@ -166,6 +166,8 @@ class Pump:
         first = batch[0].mutation
         if answer.head_start is not None and not isinstance(first, Schedule):
             owner.passes.begun[first.thread_id] = answer.head_start
+            # Again, for a replay that put this batch beside a pass: it offered nothing, and heard the same answer.
+            self._note_offered(mark)
         progressed = (NATIVE,) if any(item.progress for item in answer.answers) else ()
         owner.observe(answer.registry, answer.installed, now_ms())
         if maintenance.config.publication_required:
