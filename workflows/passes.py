@@ -267,7 +267,8 @@ class PassRunner:
 
     def note_ended(self, thread_id: str, attempt_id: str) -> None:
         """This activity is over without an answer: a lease it left may be superseded."""
-        self.ended[thread_id] = [*self.ended.pop(thread_id, []), attempt_id][-limits.ENDED_ATTEMPTS_MAX :]
+        noted = [known for known in self.ended.pop(thread_id, []) if known != attempt_id]
+        self.ended[thread_id] = [*noted, attempt_id][-limits.ENDED_ATTEMPTS_MAX :]
         while len(self.ended) > limits.HOST_ENDED_THREADS_MAX:
             # The one heard of least lately: its Thread waits for the lease, which is a matter of seconds.
             self.ended.pop(next(iter(self.ended)))
