@@ -345,6 +345,7 @@ async def test_a_question_that_waits_for_storage_holds_no_timer_back(
             return found is not None and found.state is SubmissionState.READY
 
         await until(admitted)
+        assert (await client.report(thread_id)).applied_total == 2
 
 
 async def test_an_after_native_wave_gives_way_to_new_input(settings: Settings, thread_id: str) -> None:
