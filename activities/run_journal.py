@@ -122,6 +122,7 @@ class RunJournal:
         """Whether queued input joined where the Run would end."""
         if not self._seat.binding.policy.follow_up or not self._goes_on(completed.turn):
             return False
+        await self._adopted()
         return await self.steering.follow_up(completed, prompt)
 
     def _goes_on(self, turn: int) -> bool:
@@ -139,11 +140,14 @@ class RunJournal:
 
     async def respond(self, response: Response) -> None:
         """Commit a response."""
-        if self._seat.adoption is not None:
-            await self._seat.adoption()
+        await self._adopted()
         failpoints.hit("turn:before-response-append")
         await self._commits.patiently(self._batches.response(response, self._commits.now()))
         failpoints.hit("turn:after-response-append")
+
+    async def _adopted(self) -> None:
+        if self._seat.adoption is not None:
+            await self._seat.adoption()
 
     async def approve(self, turn: int) -> None:
         """Ask for approvals one by one, in declaration order. A denial ends the Run: later calls are not asked."""

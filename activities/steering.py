@@ -34,6 +34,8 @@ class Steering:
         self._policy = policy
         self._looked = commits.claim.queue_sequence
         """Nothing up to this place in the queue is left to take."""
+        self._unsure = False
+        """Rows may be taken that nobody told of."""
         self.joins = bool(run.joined)
         """Whether rows may be tied to this Run, which its settlement then has to look after."""
 
@@ -61,8 +63,11 @@ class Steering:
         claim = self._commits.claim
         self.joins = True  # from here on, whatever the answer: it may be lost on its way
         try:
+            if self._overtakes():
+                return ()
             taken = self._store.claim_joining(claim, wanted, now=self._commits.now())
         except StoreUnavailable:
+            self._unsure = True
             return ()  # nothing waits for this; what is queued can be asked for at the next seam
         failpoints.hit("join:after-claim")
         if len(taken) < wanted:
@@ -73,6 +78,12 @@ class Steering:
                 self._looked = claim.tail.queue_last
                 return taken[:place]
         return taken
+
+    def _overtakes(self) -> bool:
+        """Whether what is taken now could stand behind a row whose claim was not answered: that one goes back later."""
+        if self._unsure:
+            self._unsure = self._store.view(self._commits.claim.thread_id).busy > 0
+        return self._unsure
 
     async def _join(self, one: Joining, batch: Batch) -> None:
         failpoints.hit("join:before-append")

@@ -8,7 +8,7 @@ import pytest
 from activities.control import Control
 from activities.head_start import HeadStarts
 from tests.unit.attempt.rig import AGENT, PRINCIPAL, Rig, Script, calls, says, scripted
-from thread_objects.agents import bind
+from thread_objects.agents import RunPolicy, bind
 from thread_objects.contract import messages as m
 from thread_objects.contract.activities import (
     ApplyAnswer,
@@ -202,4 +202,21 @@ def test_a_head_start_is_for_one_new_input_of_an_idle_thread(rig: Rig, script: S
     assert heads.offer(request, applied) is None
     sid = applied.answers[0].receipt.submission_id
     assert rig.state(sid) is SubmissionState.READY
+    heads.close()
+
+
+def test_no_queued_input_joins_before_adoption(rig: Rig, script: Script) -> None:
+    """Where a Run would go on with it: that would commit the response too, and settle the input with the Run."""
+    script.steps = {"go": [says("done")], "next": [says("too")]}
+    rig.serve(bind(scripted(script), id=AGENT, policy=RunPolicy(follow_up=True)))
+    there = Object(rig)
+    heads = there.heads(patience_s=0.3)
+    request, applied = there.admit("go")
+    _, queued = there.admit("next")
+    begun = heads.take(str(heads.offer(request, applied)))
+    assert begun is not None
+    assert begun.ended.result(10).ended == "yielded"
+    assert rig.kinds(applied.answers[0].receipt.submission_id) == ["UserInputRecorded", "RunStarted"]
+    assert rig.state(queued.answers[0].receipt.submission_id) is SubmissionState.READY
+    assert rig.settle() == ["settled"]
     heads.close()

@@ -381,3 +381,25 @@ def test_follow_up_after_an_output_call(rig: Rig, script: Script, failpoint: str
     assert rig.settlement(sid)["result"] == {"n": 2}
     assert rig.settlement(more)["runId"] == ids.run_id(sid)
     assert [p["toolCallId"] for p in rig.payloads(sid, "ToolCallSettled")] == ["c0", "c1"]
+
+
+def test_nobody_overtakes_input_whose_claim_was_not_answered(rig: Rig, script: Script, monkeypatch: pytest.MonkeyPatch):
+    """Perhaps it is taken: what is behind it stays behind it, and all of it is delivered in queue order."""
+    desk = Desk(rig, script, turns=3, follow_up=True)
+    script.steps |= {"first": [says("one")], "second": [says("two")]}
+    rig.submit("go")
+    desk.during.append(lambda: desk.queue("first", "second"))
+    real, lost = rig.store.claim_joining, []
+
+    def once(*args: Any, **named: Any) -> Any:
+        taken = real(*args, **named)
+        if not lost:
+            lost.append(taken)
+            raise StoreUnavailable(reason="answer lost")
+        return taken
+
+    monkeypatch.setattr(rig.store, "claim_joining", once)
+    rig.settle()
+    prompts = [text for text in read(script.seen[-1]) if text in ("first", "second")]
+    assert prompts == ["first", "second"]
+    assert [rig.state(queued) for queued in desk.queued] == [SubmissionState.SETTLED] * 2
