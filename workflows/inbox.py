@@ -32,6 +32,9 @@ from thread_objects.contract.reports import RefusedInput
 from thread_objects.core.due_queue import NATIVE, PUBLICATION
 from thread_objects.errors import InvalidInput, LaneRefused, ThreadError
 
+FRAME_BYTES = 48
+"""What frames an entry on its way to the next run: of small messages that is a third of the whole."""
+
 _KINDS: dict[str, TypeAdapter[Any]] = {
     names.SUBMIT: TypeAdapter(Submit),
     names.ABORT: TypeAdapter(Abort),
@@ -133,7 +136,7 @@ def refused_entry(entry: Entry, code: str, at: int) -> RefusedInput:
 
 
 class Inbox:
-    """Entries in arrival order, at most `limits.INBOX_BYTES_MAX` of them carried."""
+    """Entries in arrival order, at most `limits.INBOX_BYTES_MAX` of them carried, with their frames."""
 
     def __init__(self, carried: Iterable[CarriedEntry], next_n: int) -> None:
         self.entries = [Entry(entry.n, entry.mutation, entry.bytes) for entry in carried]
@@ -143,7 +146,7 @@ class Inbox:
     @property
     def saturated(self) -> bool:
         """No room for another entry of the largest size: updates are answered busy."""
-        return self.bytes >= limits.INBOX_BYTES_MAX
+        return self.bytes + FRAME_BYTES * len(self.entries) >= limits.INBOX_BYTES_MAX
 
     def add(self, mutation: Message, size: int, waiter: asyncio.Future[Any] | None = None) -> Entry:
         """Append an entry; its number is unique in the object's life."""
