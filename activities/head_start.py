@@ -120,7 +120,11 @@ class HeadStarts:
                 ),
                 self._patience_s,
             )
-            self._threads.submit(self._run, head)
+            try:
+                self._threads.submit(self._run, head)
+            except RuntimeError:  # no thread to be had: the batch is applied all the same
+                del self._running[offer.attempt_id]
+                return None
         return offer.attempt_id
 
     def take(self, attempt_id: str) -> HeadStart | None:

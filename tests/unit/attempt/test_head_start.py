@@ -220,3 +220,22 @@ def test_no_queued_input_joins_before_adoption(rig: Rig, script: Script) -> None
     assert rig.state(queued.answers[0].receipt.submission_id) is SubmissionState.READY
     assert rig.settle() == ["settled"]
     heads.close()
+
+
+def test_a_process_without_threads_to_spare_begins_nothing(
+    rig: Rig, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch is answered, and its activity finds nothing that it would wait for."""
+    script.steps = {"go": [says("done")]}
+    there = serve(rig, script, [])
+    heads = there.heads()
+
+    def refused(*_args: Any) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(heads._threads, "submit", refused)
+    request, applied = there.admit("go")
+    assert heads.offer(request, applied) is None
+    assert heads.take("head-start:run:1") is None
+    assert rig.settle() == ["settled"]
+    heads.close()
