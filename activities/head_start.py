@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 from thread_objects.agents.registry import Registry
 from thread_objects.clock import Clock
@@ -27,7 +28,8 @@ PATIENCE_S = 2.0
 """How long after its beginning a head start can be adopted. The workflow task it races takes milliseconds."""
 HEADWAY_S = 0.002
 """The workflow's own stretch after the batch goes first: its caller waits for the Receipt."""
-LOOK_S = 0.001
+LOOK_S = 0.05
+"""How often somebody who waits for adoption looks whether the worker shuts down."""
 
 
 class HeadStart:
@@ -40,6 +42,7 @@ class HeadStart:
         self._adopted = threading.Event()
         self._lock = threading.Lock()
         self._given_up = False
+        self._wake: Callable[[], object] | None = None
         self._until = time.monotonic() + patience_s
 
     def adopt(self, request: AttemptRequest) -> bool:
@@ -49,6 +52,8 @@ class HeadStart:
                 return False
             self.request = request
             self._adopted.set()
+            if self._wake is not None:
+                self._wake()
             return True
 
     def wait(self) -> AttemptRequest | None:
@@ -59,11 +64,20 @@ class HeadStart:
         return self.request
 
     async def waited(self) -> AttemptRequest | None:
-        """As `wait`, without holding the event loop."""
-        while not self._adopted.is_set():
-            if time.monotonic() >= self._until or self.control.told:
-                return self._give_up()
-            await asyncio.sleep(LOOK_S)
+        """As `wait`, without holding the event loop. Who shuts down cancels it."""
+        loop, here = asyncio.get_running_loop(), asyncio.Event()
+        with self._lock:
+            if self._adopted.is_set():
+                return self.request
+            self._wake = partial(loop.call_soon_threadsafe, here.set)
+        try:
+            async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
+                await here.wait()
+        except TimeoutError:
+            return self._give_up()
+        finally:
+            with self._lock:
+                self._wake = None
         return self.request
 
     def _give_up(self) -> AttemptRequest | None:

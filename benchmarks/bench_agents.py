@@ -2,6 +2,7 @@
 
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
@@ -36,7 +37,18 @@ def _text(message: ModelRequest) -> str | None:
     return next((str(part.content) for part in message.parts if isinstance(part, UserPromptPart)), None)
 
 
-agent = Agent(FunctionModel(respond), name=AGENT)
+class Scripted(FunctionModel):
+    """A model in this process: it reads the messages as they are, where a provider's would render a request first."""
+
+    def prepare_messages(
+        self, messages: list[ModelMessage], model_request_parameters: ModelRequestParameters | None = None
+    ) -> list[ModelMessage]:
+        """There is no wire format to prepare them for."""
+        del model_request_parameters
+        return messages
+
+
+agent = Agent(Scripted(respond), name=AGENT)
 agent.tool_plain(workload.act)
 
 registry = Registry([bind(agent, id=AGENT, tools={"act": ToolClass.UNCERTAIN})])

@@ -73,7 +73,14 @@ class WorkerCommand:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
-                env={**os.environ, **self.settings, **self.environment, **environment, "PYTHONPATH": str(ROOT)},
+                env={
+                    **os.environ,
+                    "THREADS_HEAD_STARTS": "4",
+                    **self.settings,
+                    **self.environment,
+                    **environment,
+                    "PYTHONPATH": str(ROOT),
+                },
             )
         end = time.monotonic() + START_S
         while composition.READY_LINE.encode() not in self.log.read_bytes()[mark:]:
@@ -109,8 +116,9 @@ class WorkerCommand:
 
 
 def settings_for(address: str, database_url: str, task_queue: str, **more: Any) -> Settings:
-    """Settings of a test's deployment."""
-    return load_settings(address=address, database_url=database_url, task_queue=task_queue, **more)
+    """Settings of a test's deployment. With head starts, which have more ways to go wrong than their absence."""
+    chosen = {"head_starts": 4, **more}
+    return load_settings(address=address, database_url=database_url, task_queue=task_queue, **chosen)
 
 
 @contextlib.asynccontextmanager

@@ -60,8 +60,8 @@ class Settings(BaseSettings):
     """Who asks, where an operation records nobody; told to the authoriser."""
     attempts: int = Field(32, ge=1, le=1_000)
     """Attempts that one worker process runs at a time, each on a thread of its own."""
-    head_starts: int = Field(4, ge=0, le=64)
-    """Attempts that may begin while the server still writes down the input they are for; 0 for none."""
+    head_starts: int = Field(0, ge=0, le=64)
+    """Attempts that may begin while the server still writes down their input: sooner outcomes, later receipts."""
     waves: int = Field(16, ge=1, le=1_000)
     """Waves of extensions that one worker process runs at a time, beside its Attempts."""
     workflow_cache: int = Field(1_000, ge=0, le=100_000)

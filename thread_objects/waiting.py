@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -17,6 +18,9 @@ from thread_objects.errors import StoreUnavailable, ThreadError
 from thread_objects.ports import Reader
 
 POLL_MS_MAX = 250
+CROWD = 8
+CROWD_REST_S = 0.005
+"""Where so many wait, something is committed all the time: one look for what comes together, not one for each."""
 RECONNECT_S_MAX = 2.0
 
 
@@ -125,6 +129,8 @@ class SettlementWatch:
         if self._closed:
             return
         # A waiter that came since the last look may wait for something settled long ago: look before waiting.
+        if len(ids) >= CROWD:
+            time.sleep(CROWD_REST_S)
         if fresh or reader.wait_for_change(POLL_MS_MAX):
             found = reader.settlements(ids) if ids else {}
             tails = reader.tails(threads) if threads else {}
