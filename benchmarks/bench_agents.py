@@ -1,7 +1,15 @@
 """The scripted agent as pydantic-ai sees it, bound for our worker: `--agents benchmarks.bench_agents:registry`."""
 
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ToolCallPart,
+    UserPromptPart,
+)
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
@@ -22,7 +30,7 @@ async def respond(messages: list[ModelMessage], _info: AgentInfo) -> ModelRespon
             turns_done += 1
         elif (text := _text(message)) is not None:
             calls = Script.of(text).calls(turns_done)
-            asked = [ToolCallPart("act", call, tool_call_id=str(call["id"])) for call in calls]
+            asked: list[ModelResponsePart] = [ToolCallPart("act", call, tool_call_id=str(call["id"])) for call in calls]
             # A provider reports its usage; without it pydantic-ai would estimate it by reading the history once more.
             return ModelResponse(parts=asked or [TextPart(ANSWER)], usage=RequestUsage(input_tokens=1, output_tokens=1))
     raise ValueError("nobody has said anything")

@@ -165,7 +165,7 @@ class Ours:
                 report = await self._connected().report(thread)
                 generation, alarm = report.generation, report.alarm
                 certified = generation.processed >= generation.dirty and generation.active_mutations == 0
-                waiting = report.inbox or report.attempts or alarm.maintenance is not None or alarm.named
+                waiting = report.inbox or report.attempts or alarm.maintenance is not None or alarm.alarms_total
                 if certified and not waiting:
                     return report
                 await asyncio.sleep(POLL_S)

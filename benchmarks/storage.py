@@ -143,8 +143,8 @@ def obligations(past: Past) -> Any:
     query = ObligationsQuery(aging_seconds=60, overdue_seconds=600, limit=PAGE)
     request = InspectRequest(operation=Operation.SCAN_OBLIGATIONS, obligations=query)
     page = past.store.inspect(request, now=past.world.now).obligations
-    if len(page.obligations) != PAGE:
-        raise RuntimeError(f"a page of {len(page.obligations)}")
+    if page is None or len(page.obligations) != PAGE:
+        raise RuntimeError(f"not a page of {PAGE}: {page}")
     return page
 
 
@@ -232,12 +232,11 @@ def _reads_all(line: str, large: set[str]) -> bool:
 
 def _large_tables(past: Past) -> set[str]:
     count = "SELECT COUNT(*) FROM (SELECT 1 FROM {} LIMIT :limit) AS found"
-    return {
-        table
-        for table in GROWING
-        if past.store._database.read(lambda tx, table=table: tx.one(count.format(table), {"limit": SMALL_ROWS}))
-        == (SMALL_ROWS,)
-    }
+
+    def rows(table: str) -> Any:
+        return past.store._database.read(lambda tx: tx.one(count.format(table), {"limit": SMALL_ROWS}))
+
+    return {table for table in GROWING if rows(table) == (SMALL_ROWS,)}
 
 
 def explain_sqlite(url: str, statements: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
