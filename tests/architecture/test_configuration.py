@@ -35,7 +35,7 @@ def test_types_are_strict_for_every_source_package():
     assert {"thread_objects", "workflows", "activities", "storage"} <= set(mypy["packages"])
     assert mypy["modules"] == ["worker"]
     loosened = [table["module"] for table in mypy["overrides"] if set(table) - {"module", "ignore_missing_imports"}]
-    assert loosened == [["tests.*", "benchmarks.*"]]
+    assert loosened == [["tests.*"]]
 
 
 def test_lint_selects_all_rules_and_gives_a_reason_for_each_exception():
